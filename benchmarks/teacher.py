@@ -8,6 +8,7 @@ of settings by looking at them.
 """
 
 import argparse
+import itertools
 import time
 from typing import Any
 
@@ -58,25 +59,28 @@ def main() -> None:
     parser.add_argument("--max-norm", type=float)
     parser.add_argument("--expected-batch-size", type=int)
     parser.add_argument("--momentum", type=float)
+    parser.add_argument("--bands", type=int, nargs="+", default=[None])
+    parser.add_argument("--records", type=int, help="the last so many that are not apart; default: all")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     tune_malloc()
 
     records = read(options.data, split="train")
+    records = records[-(options.records + options.apart) :] if options.records else records
     count = len(records) - options.apart
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=count)
     begun = time.perf_counter()
     held = with_features(Classifier(card.shape, card.classes), records)
     print(f"features of {len(records):,} records: {time.perf_counter() - begun:.0f} s, {options.threads} threads\n")
-    print("| epsilon | noise multiplier | steps | learning rate | seed | set apart | trained on | seconds |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    print("| epsilon | bands | noise multiplier | steps | learning rate | seed | set apart | trained on | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for epsilon in options.epsilons:
         for steps in options.steps:
-            for rate in options.learning_rate:
+            for rate, bands in itertools.product(options.learning_rate, options.bands):
                 settings: dict[str, Any] = {
                     "steps": steps, "learning_rate": rate, "max_norm": options.max_norm, "momentum": options.momentum,
-                    "expected_batch_size": options.expected_batch_size,
+                    "expected_batch_size": options.expected_batch_size, "bands": bands,
                 }  # fmt: skip
                 request = plan("teacher", card, settings, epsilon=epsilon, delta=options.delta)
                 for seed in range(options.seeds):
@@ -88,7 +92,7 @@ def main() -> None:
                     given = request.job.settings
                     noise, taken = given["noise_multiplier"], given["steps"]
                     used = Config(**given).step_size(card)
-                    row = f"| {epsilon:g} | {noise:.4f} | {taken} | {used:.3g} | {seed} |"
+                    row = f"| {epsilon:g} | {given['bands']} | {noise:.4f} | {taken} | {used:.3g} | {seed} |"
                     shares = f" {apart.value:.2%} ({apart.low:.2%} to {apart.high:.2%}) | {own:.2%} | {seconds:.0f} |"
                     print(row + shares, flush=True)
 

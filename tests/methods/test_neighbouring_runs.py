@@ -115,6 +115,7 @@ CASES = {
     "evolve, public pictures": Case("evolve", {**VOTES, "drawing": "pictures", "clusters": 6}, public=True),
     "evolve, encoder": Case("evolve", {**VOTES, "drawing": "letters", "encoder": "extreme"}),
     "teacher": Case("teacher", BATCH, tiny=True),
+    "teacher, banded": Case("teacher", {**BATCH, "steps": 4, "bands": 2}),
     "teacher, encoder": Case("teacher", {**BATCH, "encoder": "extreme"}),
     "dp-mepf, start evolve, own label": Case(
         "dp-mepf",

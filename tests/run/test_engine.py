@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 import gossamer
 from gossamer.errors import BudgetError, BudgetExceeded, ConfinedError, DataError, RequestError
 from gossamer.privacy import Rng, bounds, poisson_gaussian
+from gossamer.privacy.ledger import plan_to_json
 from gossamer.run import engine as own_loop
 
 N = 12
@@ -100,6 +101,18 @@ def test_noise_has_the_deviation_that_is_declared() -> None:
     asked = {**ALL, "steps": 1, "max_norm": 0.5, "noise_multiplier": 4.0}
     (found,) = gossamer.Engine(torch.zeros(N, 1), **asked).steps(net, lambda net, x: 0 * net(x).sum(1))
     assert float(found.std()) == pytest.approx(4.0 * 0.5 / N, rel=0.02)  # 5 deviations of 40,000 numbers
+
+
+def test_banded_noise_goes_through_whole_cycles() -> None:
+    """10 steps and 4 bands: 3 cycles, which are 12 steps. What is left counts steps, also within a cycle."""
+    asked = {**ALL, "expected_batch_size": 2, "max_norm": 0.5, "noise_multiplier": 1.0, "steps": 10, "bands": 4}
+    engine = gossamer.Engine(examples(), **asked)
+    left = [engine.remaining for _ in engine.steps(network(), loss)]
+    assert left == [*range(11, -1, -1)]
+    event = poisson_gaussian(sampling_rate=4 * 2 / N, noise_multiplier=1.0)
+    assert engine.certificate().facts["plan"] == plan_to_json([(event, 3)])
+    with pytest.raises(RequestError, match="`bands=7` makes as many groups"):
+        gossamer.Engine(examples(), **{**asked, "bands": 7})
 
 
 def test_examples_are_sampled_at_the_declared_rate() -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as loss
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import optimize, signal, stats
 from scipy.special import log_ndtr, ndtri
 
 from gossamer.attacks.arrays import Scores, scores
@@ -230,6 +230,21 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
         of_drawn = (2 * x_t - 1) / (2 * s * s)
         total += of_drawn if q == 1 else np.logaddexp(math.log1p(-q), math.log(q) + of_drawn)
     return total
+
+
+def of_first_group(answers: ArrayLike, coefficients: ArrayLike) -> Scores:
+    """What answers with banded noise say of units that take part in the first step of a cycle. [cycles, n]
+
+    C makes the noise independent again, and a sampled unit adds the coefficients to the rows of its cycle. Their projection on
+    these is 1 with the unit and 0 without, plus the noise multiplier (`docs/proofs.md`, "Banded noise").
+
+    Args:
+        answers: [T, n], whole cycles, as for `log_likelihood_ratio`.
+        coefficients: first column of C, [b].
+    """
+    c, y = np.asarray(coefficients), np.asarray(answers)
+    white = signal.lfilter(c, [1.0], y, axis=0).reshape(-1, len(c), y.shape[1])
+    return np.asarray(np.tensordot(c, white, axes=(0, 1)) / (c @ c))
 
 
 @functools.lru_cache(maxsize=256)

@@ -102,7 +102,7 @@ def refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) 
 
 SHARED_SETTINGS = frozenset({
     "noise_multiplier", "steps", "max_norm", "average_decay", "expected_batch_size", "physical_batch_size", "precision",
-    "start", "multiplicity", "drawing",
+    "start", "multiplicity", "drawing", "bands",
 })  # fmt: skip
 """Settings that mean the same in every method that has them. Code outside methods/ names no other setting.
 
@@ -232,7 +232,7 @@ class Query:
     Args:
         name: as the loop calls it, see `Run.query`.
         mechanism: how it is asked, as `Confined.release` takes it. A loop may fill in a bound: the event does not depend on it.
-        times: how often it is asked, at most.
+        times: how often its cost is recorded, at most. A charge of banded noise covers as many answers as it has bands.
     """
 
     name: str
@@ -243,6 +243,11 @@ class Query:
     def plan(self) -> "guarantee.Plan":
         """What it releases, and how often."""
         return [(self.mechanism.event, self.times)]
+
+    @property
+    def answers(self) -> int:
+        """How often it is asked, at most."""
+        return self.times * int(getattr(self.mechanism, "bands", 1))
 
 
 @dataclass(frozen=True)
@@ -374,7 +379,7 @@ class TrialConfig:
     about: str = ""
     max_trials: int = 30_000
     ordinary: int = 60
-    of_a_run: tuple[str, ...] = ("max_norm",)
+    of_a_run: tuple[str, ...] = ("max_norm", "bands")
     revealed: bool = False
     one_size: bool = True
     adjust: "Callable[[TrialConfig], TrialConfig] | None" = None
@@ -460,7 +465,7 @@ class Method(ABC, Generic[C, S]):
         queries = self.queries(config, card)
         return OnPrivate(
             name="training",
-            steps=queries[0].times if steps is None else steps,
+            steps=queries[0].answers if steps is None else steps,
             queries=queries,
             body=self.train,
         )

@@ -76,7 +76,7 @@ class Confined(Generic[T]):
         event = mechanism.event
 
         def exact() -> Tensor:
-            self.__ledger.charge(event)
+            self.__ledger.charge(event, getattr(mechanism, "bands", 1))
             return _inside(lambda: mechanism.exact(self.__held, query, self.__rng)).detach()
 
         def noised(total: Tensor) -> Tensor:

@@ -122,8 +122,10 @@ class PrivacyLedger:
                 )
         self._append([{"reserve": plan_to_json(plan)}])
 
-    def charge(self, event: DpEvent) -> None:
+    def charge(self, event: DpEvent, answers: int = 1) -> None:
         """Record the cost of one release. Returns only when it is on disk (where the ledger has a file).
+
+        answers: how many answers it covers. Charges for `BLOCK` answers are written ahead.
 
         `NoOpDpEvent` is free: the mechanism says which earlier charge covers it. A composed event is recorded in parts.
 
@@ -140,7 +142,7 @@ class PrivacyLedger:
         if number is None:
             raise UnplannedRelease(f"no plan has reserved a release of {event}; plan() and the training loop disagree.")
         if self._prepaid[number] == 0:
-            block = self._block(number)
+            block = min(self._block(number), max(1, BLOCK // answers))
             if block <= 0:
                 raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
             self._append([{"charge": number}] * block)
@@ -226,7 +228,9 @@ class PrivacyLedger:
         return [reserved - used for reserved, used in zip(self._reserved, self.used, strict=True)]
 
     def remaining(self, event: DpEvent) -> int:
-        """How many more releases of this event the plan holds."""
+        """How many more releases of this event the plan holds. Of one that is free, at least one."""
+        if isinstance(event, NoOpDpEvent):
+            return 1
         number = self._numbers.get(event)
         return 0 if number is None else self.unused[number]
 

@@ -29,14 +29,14 @@ from gossamer.privacy import (
     PrivacyLedger,
     Rng,
     calibrate_noise,
-    poisson_gaussian,
 )
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import recompute
 from gossamer.privacy.device_check import check_device
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import merge, plan_to_json
-from gossamer.privacy.mechanisms.gaussian import clipping_sum
+from gossamer.privacy.mechanisms.banded import gradient_sum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.per_sample_gradients.clipping import place
 from gossamer.privacy.per_sample_gradients.gradients import Tensors, assign
 from gossamer.privacy.per_sample_gradients.rounding import Precision
@@ -101,6 +101,7 @@ class Engine:
         delta: chance that the epsilon bound fails, for example 1e-5.
         epsilon: privacy budget. Infinity trains without privacy.
         noise_multiplier: standard deviation of the noise / `max_norm`. Default: follows from epsilon.
+        bands: steps over which noise is correlated, so that sums over steps have less of it. 1: independent noise.
         unit: what a unit is called in the certificate.
         ledger: file of the ledger. One that is there is continued, after a crash. Default: in memory.
 
@@ -110,7 +111,7 @@ class Engine:
     """
 
     @checked_arguments
-    def __init__(
+    def __init__(  # noqa: PLR0913 (they are what a run is)
         self,
         data: MapStyle | Source,
         *,
@@ -121,12 +122,14 @@ class Engine:
         delta: float,
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
+        bands: int = 1,
         unit: str = "record",
         ledger: str | Path | None = None,
     ) -> None:
-        if not 1 <= expected_batch_size <= declared_size or steps < 1 or not 0 < max_norm < math.inf:
+        if not 1 <= expected_batch_size <= declared_size or min(steps, bands) < 1 or not 0 < max_norm < math.inf:
             raise RequestError(
-                "Give at least one step, a finite `max_norm` above 0, and an `expected_batch_size` from 1 to `declared_size`."
+                "Give at least one step, at least one band, a finite `max_norm` above 0, and an `expected_batch_size` from 1 "
+                "to `declared_size`."
             )
         if epsilon is None and noise_multiplier is None:
             raise BudgetError("give `epsilon` (the budget) or `noise_multiplier`.")
@@ -134,15 +137,18 @@ class Engine:
         self.sampling_rate = expected_batch_size / declared_size
         checked_delta(delta, epsilon, self)
 
+        def mechanism(noise: float) -> PoissonGaussianSum:
+            return gradient_sum(
+                sampling_rate=self.sampling_rate, max_norm=max_norm, noise_multiplier=noise, steps=steps, bands=bands
+            )
+
         def plan(noise: float) -> Plan:
-            return [(poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=noise), steps)]
+            return [(mechanism(noise).event, -(-steps // bands))]
 
         if noise_multiplier is None:
             noise_multiplier = calibrate_noise(plan, epsilon=epsilon or 0.0, delta=delta, unit=unit)
         self.noise_multiplier = float(noise_multiplier)
-        self._mechanism = clipping_sum(
-            sampling_rate=self.sampling_rate, max_norm=max_norm, noise_multiplier=self.noise_multiplier
-        )
+        self._mechanism = mechanism(self.noise_multiplier)
         self._ledger = PrivacyLedger(budget=math.inf if epsilon is None else epsilon, delta=delta, unit=unit)
         self._ledger.reserve(plan(self.noise_multiplier))
         if ledger is not None:
@@ -169,7 +175,7 @@ class Engine:
     @property
     def remaining(self) -> int:
         """How many more steps the plan holds."""
-        return self._private.remaining(self._mechanism.event)
+        return self._mechanism.left(self._private.remaining)
 
     def steps(
         self, net: nn.Module, loss: Loss, *, physical_batch_size: int = 512, precision: Precision = "fp32"

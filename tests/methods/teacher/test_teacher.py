@@ -27,6 +27,7 @@ from gossamer.nets.scattering import SMALLEST
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.mechanisms.banded import error_of
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
@@ -196,6 +197,17 @@ def test_a_plan_is_one_poisson_gaussian_a_step() -> None:
     job = Job.of(Teacher(), {"noise_multiplier": 4.0}, card)
     assert job.plan == [(poisson_gaussian(sampling_rate=4096 / 60_000, noise_multiplier=4.0), 468)]
     assert [phase.name for phase in job.phases] == ["public features", "training"]
+
+
+def test_with_bands_a_plan_has_whole_cycles_and_the_step_size_follows_the_noise_of_sums() -> None:
+    """470 steps of 4 bands are 118 cycles, which are 472 steps. The signal-to-noise ratio is B sqrt(T) / (z x error)."""
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
+    job = Job.of(Teacher(), {"noise_multiplier": 4.0, "steps": 470, "bands": 4}, card)
+    assert job.plan == [(poisson_gaussian(sampling_rate=4 * (4096 / 60_000), noise_multiplier=4.0), 118)]
+    assert job.phases[-1].steps == 472
+    alone = Job.of(Teacher(), {"noise_multiplier": 4.0 * error_of(4, 470), "steps": 470}, card)
+    assert job.config.step_size(card) == pytest.approx(alone.config.step_size(card))
+    assert 0.5 < error_of(4, 470) < 0.53
 
 
 def test_the_batch_is_all_records_where_few_are_declared() -> None:

@@ -58,7 +58,7 @@ def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         yield from once(run, state, private)
 
     monkeypatch.setattr("gossamer.methods.marginals.loop.columns", twice)
-    monkeypatch.setattr(PrivacyLedger, "charge", lambda self, event: None)
+    monkeypatch.setattr(PrivacyLedger, "charge", lambda self, event, answers: None)
 
 
 def reused_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +114,7 @@ CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
     "no clipping": (no_clipping, {"method": "teacher", "noise": 1.0, "steps": 2}),
     "batch-size factor wrong": (twice_the_batch, {"method": "teacher", "noise": 0.7, "steps": 4, "share": 0.25}),
     "one noise draw reused": (reused_noise, {"method": "teacher", "noise": 1.0, "steps": 4, "share": 0.5}),
+    "noise halved, banded": (halved_noise, {"method": "teacher", "noise": 1.0, "steps": 4, "bands": 2, "share": 0.5}),
     "group sensitivity too small": (one_group_s_noise, {"method": "dp-wgan", "noise": 2.0, "steps": 2, "seed": 8}),
     "noise of all tables halved": (halved_noise, {"method": "marginals", "noise": 0.5, "trials": 20}),
 }

@@ -25,9 +25,11 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.mechanisms.banded import BandedGaussianSum
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import verify
 from gossamer.run.training import checkpoint
@@ -121,6 +123,45 @@ def test_a_crash_costs_at_most_a_block_and_never_a_promise(
     lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "step"] == [*range(1, 17), *steps]
     assert [line["step"] for line in lines if line["kind"] == "warm"] == list(range(1, 11))
+
+
+def test_a_resumed_run_begins_a_cycle_of_banded_noise(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 steps in cycles of 8: 8 charges, two at once. Step 21 is in the third cycle, and the fourth is paid for ahead.
+
+    No checkpoint has past noise. So the resumed run has new groups and fresh noise, in the 4 cycles that are left.
+    """
+    monkeypatch.setattr(checkpoint, "SHORTEST", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 1e9)
+    past, noised = list[int](), BandedGaussianSum.noised
+
+    def noted(self: BandedGaussianSum, *given: Any) -> torch.Tensor:
+        past.append(len(self._cycles[0].noise))
+        return noised(self, *given)
+
+    monkeypatch.setattr(BandedGaussianSum, "noised", noted)
+    wanted = {**request(data, card, tmp_path / "run"), "bands": 8}
+    with pytest.raises(Stopped):
+        fit("dpgan", **wanted, process=Process(sink=crash_at(21)))
+    ((event, charged),) = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged
+    assert (event, charged) == (poisson_gaussian(sampling_rate=8 * 8 / 160, noise_multiplier=4.0), 4)
+    saved = torch.load(tmp_path / "run" / "checkpoint" / checkpoint.FILE, weights_only=True)
+    assert saved["state"]["step"] == 16, "where no cycle was paid for ahead"
+    assert not list((tmp_path / "run").rglob(f"*{checkpoint.SEALED}*"))
+    assert {"noise", "groups"}.isdisjoint(str(saved).replace("'", " ").split())
+    resumed = resume(tmp_path / "run")
+    assert past == [min(step, 7) for step in (*range(21), *range(32))]
+    assert resumed.certificate.config["bands"] == 8
+    ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
+    assert ledger.charged == ledger.plan == [(event, 8)]
+    assert verify(tmp_path / "run").ok
+
+
+def test_a_run_with_banded_noise_is_replayed(data: Path, card: Path, tmp_path: Path) -> None:
+    fit("dpgan", **{**request(data, card, tmp_path / "run"), "steps": 12, "bands": 4})
+    answer = verify(tmp_path / "run", replay=True, public=public(tmp_path))
+    assert answer.ok and "Replayed" in str(answer)
 
 
 def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Path) -> None:

@@ -11,14 +11,15 @@ from gossamer.methods.contract import C, DataCard, Method, Query, S
 
 if TYPE_CHECKING:
     from gossamer.privacy.accounting import events
-    from gossamer.privacy.mechanisms import gaussian, sanitized_rows, two_term
+    from gossamer.privacy.mechanisms import banded, gaussian, sanitized_rows, two_term
 else:
     events = Lazy("gossamer.privacy.accounting.events")
+    banded = Lazy("gossamer.privacy.mechanisms.banded")
     gaussian = Lazy("gossamer.privacy.mechanisms.gaussian")
     sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
     two_term = Lazy("gossamer.privacy.mechanisms.two_term")
 
-__all__ = ["ballot", "events", "gaussian", "gradients", "sanitized_rows", "two_term"]
+__all__ = ["ballot", "banded", "events", "gaussian", "gradients", "sanitized_rows", "two_term"]
 
 MAX_NORM = 1.0
 """L2 bound on the votes of one unit. Another would scale votes and noise alike."""
@@ -28,14 +29,18 @@ def gradients(config: Any, card: DataCard, batch: int) -> Query:
     """The clipped sum of gradients over a Poisson sample, in each step. Abadi et al. 2016, Algorithm 1.
 
     Args:
-        config: has `max_norm`, `noise_multiplier` and `steps`.
+        config: has `max_norm`, `noise_multiplier`, `steps` and `bands`. Cycles are whole, so steps are rounded up.
         card: has the declared size.
         batch: expected number of records in a step.
     """
-    sums = gaussian.clipping_sum(
-        sampling_rate=batch / card.declared_size, max_norm=config.max_norm, noise_multiplier=config.noise_multiplier
+    sums = banded.gradient_sum(
+        sampling_rate=batch / card.declared_size,
+        max_norm=config.max_norm,
+        noise_multiplier=config.noise_multiplier,
+        steps=config.steps,
+        bands=config.bands,
     )
-    return Query("gradients", sums, config.steps)
+    return Query("gradients", sums, -(-config.steps // config.bands))
 
 
 def ballot(*, noise_multiplier: float, rounds: int) -> Query:

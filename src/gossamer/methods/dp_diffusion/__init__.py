@@ -46,6 +46,7 @@ class Config(StartConfig):
         threshold: brightness, from 0 to 1, below which pixels of samples become black. It removes specks.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -71,6 +72,7 @@ class Config(StartConfig):
     threshold: contract.Share = 0.08
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    bands: int = 1
 
 
 class DpDiffusion(contract.Method[Config, Any]):
@@ -78,6 +80,7 @@ class DpDiffusion(contract.Method[Config, Any]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
     losses of a record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`.
+    With `bands`, so many steps together are one such Gaussian (`privacy/mechanisms/banded.py`).
     With `votes_noise`, one Gaussian of sensitivity 1 comes before: all records vote on public pictures. With `start`, the
     releases of that method come first. Axes, mean and scale of the latent come from public pictures, from those of the start
     or from formulas, never from records.
@@ -87,6 +90,7 @@ class DpDiffusion(contract.Method[Config, Any]):
         - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
         - With `refine`, samples of the start get noise and are denoised (Meng et al. 2022, SDEdit). Its generator is released.
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "dp-diffusion"

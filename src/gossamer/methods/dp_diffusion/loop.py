@@ -39,7 +39,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
     state.keep_start()
 
-    while left := private.remaining(gradients.event):  # l. 3
+    while left := gradients.left(private.remaining):  # l. 3
         g = private.release(gradients, query)  # l. 4-8
         rate = config.learning_rate * min(1.0, left / (FALLING * config.steps))
         state.D.optimiser.param_groups[0]["lr"] = rate

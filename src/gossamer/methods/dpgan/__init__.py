@@ -32,6 +32,7 @@ class Config(StartConfig):
         warm_learning_rate: Adam's learning rate of the generator in the `warm_steps`. The discriminator's is half of it.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -53,13 +54,15 @@ class Config(StartConfig):
     warm_learning_rate: float = 1e-3
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    bands: int = 1
 
 
 class Dpgan(WarmStarted[Config, Any]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
-    mechanism: every record's gradient is clipped to `max_norm`, and noise is added to the sum once. The generator sees
+    mechanism: every record's gradient is clipped to `max_norm`, and noise is added to the sum once. With `bands`, so many steps
+    together are one such mechanism, and a record takes part in one of them (`privacy/mechanisms/banded.py`). The generator sees
     the records through the discriminator only, so it is post-processing. Fakes hold no record; whether they are clipped does
     not matter.
 
@@ -69,6 +72,7 @@ class Dpgan(WarmStarted[Config, Any]):
         - The clipped sums of records and of fakes are computed apart and added: the same number, and the fakes stay outside.
         - The accuracy that drives the adaptive frequency is taken on the fakes of the generator step itself, which are fresh.
         - Optional: a warm start of both networks on public records (free), and a running average of the generator's weights.
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "dpgan"

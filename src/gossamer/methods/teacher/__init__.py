@@ -35,6 +35,7 @@ class Config(Descent, BaseConfig):
         learning_rate: learning rate. 0: computed from noise, batch and steps.
         momentum: momentum of gradient descent, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
         encoder: pre-trained network whose features replace wavelet scattering: lite0, onnx:FILE, the name of a plug-in, or
             module:object. Empty: scattering.
     """
@@ -52,7 +53,8 @@ class Teacher(LabelsPublic[Config, Any]):
     are formulas, so no privacy goes into finding them, and what is trained is linear: 40,000 weights for ten classes of 28x28.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
-    record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
+    record's gradient is clipped to `max_norm`, noise is added to the sum once. With `bands`, so many steps together are one
+    such mechanism (`privacy/mechanisms/banded.py`). Features are computed, and normalised,
     within each picture alone. An encoder is assumed to do the same, and to have learnt from no record. A test on public
     pictures refuses one whose features depend on other pictures. What is released is the weights, and the public pictures of
     the run as they are. Without public pictures, samples are shapes of a drawing program that reads no record. So samples are
@@ -63,6 +65,7 @@ class Teacher(LabelsPublic[Config, Any]):
           over all records, which cost privacy.
         - Every gradient is clipped to a bound that most of them exceed. The mean of the weights over the second half of the
           steps is released. It carries less noise than the last ones.
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "teacher"

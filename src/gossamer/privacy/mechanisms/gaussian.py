@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ class PoissonSampled(ABC):
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
+    def left(self, remaining: Callable[[DpEvent], int]) -> int:
+        """How many more calls a plan holds. remaining: how many charges of an event it has left."""
+        return remaining(self.event)
+
     @abstractmethod
     def exact(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor": ...
     @abstractmethod
@@ -63,8 +68,9 @@ class PoissonGaussianSum(PoissonSampled):
         """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
         return query.clipped_sum(self._drawn(records, rng), Bounds(norms=(self.max_norm,)))
 
-    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":
         """The sum, with noise. [D]"""
+        del query  # which every mechanism is given
         if self.noise_multiplier > 0:
             rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total

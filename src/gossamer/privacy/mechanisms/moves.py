@@ -5,6 +5,7 @@ of the noise. Both sides are taken from the mechanism as it runs. So a mechanism
 that does not clip. Audits and `gossamer.testing` use this rule.
 """
 
+import dataclasses
 import math
 from typing import Any
 
@@ -38,6 +39,8 @@ def deviations(mechanism: Mechanism[Any], query: object, answer: Tensor) -> Tens
 
     It is read off from `noised`, whose noise must come from the `rng` that it is given. Zero: a number gets no noise.
     """
+    if dataclasses.is_dataclass(mechanism) and not isinstance(mechanism, type):
+        mechanism = dataclasses.replace(mechanism)  # a copy, whose past noise this one does not enter
     zeros = torch.zeros(answer.shape, dtype=torch.float64, device=answer.device)
     return mechanism.noised(zeros, query, _StandardDeviations())
 

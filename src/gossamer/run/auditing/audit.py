@@ -32,7 +32,7 @@ from gossamer.run.training.plan import method_named, plan
 from gossamer.run.validation import checked_arguments
 
 _RATES = {"gradients": 0.25, "terms": 0.5}
-"""Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
+"""Sampling rate of the small runs, or of a group, by the kind of canary, unless --expected-batch-size says another."""
 _Errors: TypeAlias = bounds.AuditErrors | bounds.MeanError
 _FINAL = 500
 """Models with the canary, and about as many without, where only models are looked at."""
@@ -148,14 +148,17 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise RequestError(
             f"{method} releases a model of another size in each run, and `final` compares weights: leave it out."
         )
+    if final and trial.settings.get("bands", 1) != 1:
+        raise RequestError("`final` looks at runs without the canary, whose groups would not last: leave `bands` out.")
     kind, began = trial.canary, time.monotonic()
     trials = trials or (_FINAL if final else canary_trials.usual_canaries(trial, epsilon))
     in_a_run = 1
     if kind == "gradients" and not final:  # delta is below 1 / declared size
         in_a_run = min(trials, canary_trials.CANARIES_IN_A_RUN, int(0.9 / delta) - canary_trials.ORDINARY)
     card, merged = canary_trials.card_of(trial, in_a_run), dict(trial.settings)
+    rate = _RATES.get(kind, 1.0) / int(merged.get("bands", 1))
     if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
-        merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
+        merged.setdefault("expected_batch_size", max(1, round(rate * card.declared_size)))
     request = plan(method, card, merged, epsilon=epsilon, delta=delta)
     runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:

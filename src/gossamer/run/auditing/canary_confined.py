@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from dp_accounting import DpEvent
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer.attacks import canaries
@@ -23,6 +24,7 @@ from gossamer.data.records import Records
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms.banded import BandedGaussianSum
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.moves import deviations
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
@@ -106,10 +108,12 @@ class GradientCanaries(CanaryObserver):
     Args:
         count: number of canaries.
         steered: the one canary has a gradient on all weights of the network, for attackers who see only these.
+        banded: the mechanism, where its noise is banded. The attacker is told the groups, which the proof allows.
     """
 
     count: int
     steered: bool = False
+    banded: BandedGaussianSum | None = None
     cached: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
@@ -132,10 +136,17 @@ class GradientCanaries(CanaryObserver):
         pulls = canary_part.reshape(-1, groups, self.count + 1)[:, :, 1:]
         x = _in_units(pulls.double().numpy(), mechanism)
         self.keep(x, rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier)
+        self.banded = mechanism if isinstance(mechanism, BandedGaussianSum) else None
         if not self.steered:
             return own
         of_tensor = (mechanism.bounds.groups if groups > 1 else None) or (0,) * len(gradient.sizes)
         return steered(own.reshape(-1, own.shape[-1]), pulls[:, :, 0], gradient.sizes, of_tensor).view_as(own)
+
+    @property
+    def members(self) -> NDArray[np.bool_]:
+        """Which canaries are among the records: the first half. After cycles of banded noise, those of the first group."""
+        there = np.arange(1, self.count // 2 + 1) if self.banded is None else self.banded.next_group.marks
+        return np.isin(np.arange(1, self.count + 1), there)
 
     def _with_canaries(self, gradient: Any, groups: int) -> tuple[Any, WithCanaries]:
         """Return the query with canaries, one for each query of the loop, because a query remembers its network."""

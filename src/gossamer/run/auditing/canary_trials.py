@@ -125,19 +125,23 @@ class Observations:
     @classmethod
     def of(cls, observer: CanaryObserver, trials: int = 1, *, revealed: bool = False) -> "Observations":
         """Return what an observer has kept of so many trials, one after the other."""
-        seen = np.stack(observer.observed)
+        seen, rates, noises = np.stack(observer.observed), observer.rates, observer.noise
+        if isinstance(observer, GradientCanaries) and observer.banded is not None:
+            seen = bounds.of_first_group(seen, observer.banded.coefficients)
+            rates, noises = rates[: len(seen)], noises[: len(seen)]
         seen = seen.reshape(trials, -1, seen.shape[1])
-        rates, noise = (np.reshape(kept, seen.shape[:2]) for kept in (observer.rates, observer.noise))
-        return cls(np.concatenate(seen, axis=1), rates[0], np.mean(noise**2, axis=0) ** 0.5, revealed)
+        rate, noise = (np.reshape(kept, seen.shape[:2]) for kept in (rates, noises))
+        return cls(np.concatenate(seen, axis=1), rate[0], np.mean(noise**2, axis=0) ** 0.5, revealed)
 
     @classmethod
     def joined(cls, parts: Sequence["Observations"]) -> "Observations":
         """Join trials of the same kind."""
         return dataclasses.replace(parts[0], x=np.concatenate([part.x for part in parts], axis=1))
 
-    def split(self, members: NDArray[np.bool_]) -> "Split":
-        """Return the trials of the members, and the others."""
-        return dataclasses.replace(self, x=self.x[:, members]), dataclasses.replace(self, x=self.x[:, ~members])
+    def split(self, members: NDArray[np.bool_], others: NDArray[np.bool_] | None = None) -> "Split":
+        """Return the trials of the members, and those of the others. None: all that are no members."""
+        parts = members, ~members if others is None else others
+        return dataclasses.replace(self, x=self.x[:, parts[0]]), dataclasses.replace(self, x=self.x[:, parts[1]])
 
     @property
     def declared(self) -> ReleaseProfile:
@@ -208,7 +212,7 @@ class TrialRunner:
             observer = GradientCanaries(count=2 * count)
             records = planted(self._ordinary, canaries.blank(count, self.job.card.shape))
             self._drive(self.job, records, observer, [True], noise_seed=self._later_seed(first))
-            results.append(Observations.of(observer).split(np.arange(2 * count) < count))
+            results.append(Observations.of(observer).split(observer.members, np.arange(2 * count) >= count))
             sink(progress("audit", first + count, trials))
         return _joined(results)
 
