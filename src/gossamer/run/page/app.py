@@ -29,7 +29,12 @@ STEPS = {
     )
 }  # fmt: skip
 _REPORT = "report.html"
-_SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv; charset=utf-8", _REPORT: "text/html; charset=utf-8"}
+_SHOWN = {
+    "samples.png": "image/png",
+    "samples.csv": "text/csv; charset=utf-8",
+    "samples.zip": "application/zip",
+    _REPORT: "text/html; charset=utf-8",
+}
 """The files of a run or a release that the page shows."""
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 """A report holds its style sheet and its pictures, and no script."""

@@ -247,7 +247,7 @@ class Opened:
         """
         data = unquoted(data)
         if data not in EMBEDDED:
-            path = Path(data).expanduser()
+            path, inside = tables.file_of(str(Path(data).expanduser()))
             if not data or not path.exists():
                 raise RequestError(
                     f"There is nothing at {data!r}. Give the path of a folder or a file on this machine."
@@ -256,7 +256,7 @@ class Opened:
                 raise RequestError(
                     f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
                 )
-            data = str(path.resolve())
+            data = f"{path.resolve()}{inside}"
         work = _folder_for(data, unquoted(folder))
         if data not in EMBEDDED and Path(data) in (work, *work.parents):
             raise RequestError(f"{work} lies in the records. Name a folder beside them.")
@@ -337,5 +337,6 @@ def _run(path: Path) -> "RunFolder":
 def _folder_for(data: str, folder: str) -> Path:
     if folder:
         return Path(folder).expanduser().resolve()
-    place = Path.cwd() / data if data in EMBEDDED else Path(data)
-    return place.parent / f"{place.name.split('.')[0]}-gossamer"
+    place, inside = (Path.cwd() / data, "") if data in EMBEDDED else tables.file_of(data)
+    words = [place.name.split(".")[0], *re.findall(r"\w+", inside)[1:]]
+    return place.parent / f"{'-'.join(words)}-gossamer"

@@ -62,7 +62,9 @@ def look(opened: Opened, data_set: DataSet, form: Form) -> str:
 
 
 def units_of(data_set: DataSet) -> str:
-    """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
+    """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures; keys say it too."""
+    if data_set.units and kind_of_records(data_set.data).matched(data_set.units) == "keys":
+        return ""
     if data_set.parts is None or not data_set.units:
         return data_set.units
     if data_set.parts.is_file():

@@ -5,7 +5,7 @@ template of the step, and in that of the kind of records.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,18 @@ from typing import Any
 from gossamer.data.card import UNIFORM, meanings
 from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.tables import any_card
-from gossamer.data.tables.card import MEASURED, facts_of_draft
+from gossamer.data.tables.card import MEASURED, TableCard, facts_of_draft
+from gossamer.data.tables.linked.table import LinkedTable
 from gossamer.errors import CardError
 from gossamer.kinds import kind_of
 from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
 from gossamer.run.words import plain
 
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
-"""What the draft measures, besides columns."""
+"""What the draft measures, besides columns and numbers of rows of linked tables."""
+_MOST_ROWS = f"{MEASURED}max_rows"
+"""The largest number of rows of a parent, in the draft of a linked table."""
+(_LABEL,) = (entry for entry in fields(TableCard) if entry.name == "label")
 _ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outside", "decimals", "bins"}
 """Entries of a column that the form asks for or need not show."""
 _MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
@@ -40,14 +44,15 @@ def show(data_set: DataSet, _query: Form) -> Content:
         return {"drafted": False}
     draft = draft_of(data_set.draft)
     card = _declared(data_set)
+    columns = columns_of(draft, card)
     return {
         "drafted": True,
         "kind": kind_of(draft),
         "unit": draft["unit"],
         "stated": stated(draft, card),
         "measured": measured(draft),
-        "columns": columns_of(draft, card),
-        "names": [column["name"] for column in draft.get("column", []) if column["kind"] != "key"],
+        "columns": columns,
+        "names": [column["name"] for column in columns if column["drafted"] not in ("", "key")],
         "declared": bool(card),
     }
 
@@ -65,9 +70,9 @@ def declare(_opened: Opened, data_set: DataSet, form: Form) -> str:
 def all_accepted(draft: Content, card: Content, form: Mapping[str, str]) -> dict[str, str]:
     """The form with the tick of each measured value that no text replaces: the user declares all of them public."""
     ticked = {f"accept.{name}": "1" for name in measured(draft)}
-    for at, column in enumerate(columns_of(draft, card)):
-        ticked |= {f"accept.column.{at}": "1"} if column["measured"] else {}
-        ticked |= {f"column.{at}.missing": "1"} if column["some_missing"] else {}
+    for column in columns_of(draft, card):
+        ticked |= {f"accept.{column['at']}": "1"} if column["measured"] else {}
+        ticked |= {f"{column['at']}.missing": "1"} if column["some_missing"] else {}
     return {**form, **ticked}
 
 
@@ -77,34 +82,46 @@ def problems_of(draft: Content, card: Content, form: Mapping[str, str]) -> dict[
     Arguments: see `card_from`.
     """
     found: dict[str, str] = {}
-    names = [column["name"] for column in columns_of(draft, card)]
+    columns = {(column["table"], column["name"]): column["at"] for column in columns_of(draft, card)}
     repaired = {**form}
-    for _ in range(len(form) + len(names)):
+    for _ in range(len(form) + len(columns)):
         try:
             card_from(draft, card, repaired)
             break
         except CardError as error:
             said = str(error).removeprefix("the card: ")
-        field, problem = _field_of(said, names)
+        field, problem = _field_of(said, columns)
         if field in found or (found and not field):  # what is left follows from what was left out
             break
         found[field] = f"{problem[:1].upper()}{problem[1:].removesuffix('.')}."
         at, _, entry = field.rpartition(".") if field.startswith("column.") else (field, "", "")
         repaired = {key: text for key, text in repaired.items() if key != at and not key.startswith(f"{at}.")}
-        repaired |= {f"accept.{at}": "1"} if at in _IN_A_DRAFT else {}
-        if entry and repaired.get("label") == names[int(at.removeprefix("column."))]:
-            repaired["label"] = ""
+        repaired |= {f"accept.{at}": "1"} if at in measured(draft) else {}
+        left_out = next((name for (_, name), place in columns.items() if entry and place == at), None)
+        chosen = [key for key, text in repaired.items() if key.endswith(("label", "order")) and text == left_out]
+        repaired |= dict.fromkeys(chosen, "")
     return found
 
 
-def _field_of(said: str, names: list[str]) -> tuple[str, str]:
-    """The field of a form that a message of a card is about, and the rest of the message. names: of the columns."""
+def _field_of(said: str, columns: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """The field of a form that a message of a card is about, and the rest of the message.
+
+    Args:
+        said: the message.
+        columns: how the fields of each column begin, by the names of its table and of the column.
+    """
+    of_table = re.match(r"table (?P<name>\w+): ", said)
+    table = of_table["name"] if of_table else ""
+    said = said[of_table.end() :] if of_table else said
     if found := re.match(r"column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): ", said):
-        at = names.index(found["name"][1:-1])
-        return f"column.{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
+        at = columns[table, found["name"][1:-1]]
+        return f"{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
     name, _, problem = said.partition(" ")
-    is_fact = any(name.rstrip(":") in meanings(kind) for kind in any_card.CARDS.values())
-    return (name.rstrip(":"), plain(problem)) if is_fact else ("", plain(said))
+    name = name.rstrip(":")
+    if table and name in meanings(LinkedTable) | {_LABEL.name: ""}:
+        return f"table.{table}.{name}", plain(problem)
+    is_fact = any(name in meanings(kind) for kind in any_card.CARDS.values())
+    return (name, plain(problem)) if is_fact else ("", plain(f"{table} {said}".strip()))
 
 
 def _declared(data_set: DataSet) -> Content:
@@ -124,27 +141,39 @@ def stated(draft: Content, card: Content) -> dict[str, str]:
         draft: its facts.
         card: the facts that are declared now; empty: none.
     """
-    return {name: _text(value) for name, value in _kept(draft, card).items()}
+    links = {f"table.{table}": _kept(own, _tables(card).get(table, {})) for table, own in draft.get("table", {}).items()}
+    found = {f"{table}.{name}": value for table, own in links.items() for name, value in own.items()}
+    return {name: _text(value) for name, value in (found | _kept(draft, card)).items()}
 
 
 def measured(draft: Content) -> dict[str, str]:
     """Return what the draft has measured of the whole data set, as text."""
-    return {name: _text(draft[name]) for name in _IN_A_DRAFT if name in draft}
+    return {name: _text(value) for name, value in _measured(draft).items()}
+
+
+def _measured(draft: Content) -> dict[str, Any]:
+    """The same as values, by the names of their fields."""
+    rows = {f"table.{name}.max_rows": own[_MOST_ROWS] for name, own in _tables(draft).items() if _MOST_ROWS in own}
+    return {name: draft[name] for name in _IN_A_DRAFT if name in draft} | rows
 
 
 def columns_of(draft: Content, card: Content) -> list[dict[str, Any]]:
-    """Return each column of a table as the form shows it. Texts are empty where nothing is declared or measured.
+    """Return each column of all tables as the form shows it. Texts are empty where nothing is declared or measured.
 
-    `some_missing` says that values are missing in the records, which is measured too. `other` has the entries that the form
-    does not ask for, in words. Arguments: see `stated`.
+    `table` names the table of linked ones. `at` is how the fields of the column begin. `some_missing` says that values are
+    missing in the records, which is measured too. `other` has the entries that the form does not ask for, in words. Arguments:
+    see `stated`.
     """
-    declared = {column["name"]: column for column in card.get("column", [])}
-    dropped = draft.get("drop", {}) | card.get("drop", {})
-    drafted = [*draft.get("column", []), *({"name": name, "kind": ""} for name in dropped)]
-    return [
-        _column(column, declared.get(column["name"], {"kind": ""} if card else None), dropped.get(column["name"], ""))
-        for column in drafted
-    ]
+    found: list[dict[str, Any]] = []
+    for table, own in _tables(draft).items():
+        before = _tables(card).get(table, {})
+        declared = {column["name"]: column for column in before.get("column", [])}
+        dropped = own.get("drop", {}) | before.get("drop", {})
+        for column in [*own.get("column", []), *({"name": name, "kind": ""} for name in dropped)]:
+            stated_now = declared.get(column["name"], {"kind": ""} if before else None)
+            shown = _column(column, stated_now, dropped.get(column["name"], ""))
+            found.append(shown | {"table": table, "at": f"column.{len(found)}"})
+    return found
 
 
 def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_card.AnyCard:
@@ -158,31 +187,52 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
     Raises:
         CardError: a fact that is missing or makes no sense.
     """
-    facts = _kept(draft, card)
-    for entry in fields(any_card.card_class(draft)):
-        name, text = entry.name, form.get(entry.name, "").strip()
-        is_measured = name in _IN_A_DRAFT
-        if text or (name in form and not is_measured):
-            facts[name] = _value(entry, text)
-        elif is_measured and f"accept.{name}" in form:
-            facts[name] = draft[name]
-        elif is_measured:
-            raise CardError(f"{name}: write what may be public, or accept the measured value.")
-    if columns := columns_of(draft, card):
-        before = {column["name"]: column for column in card.get("column", [])}
-        drafted = {column["name"]: column for column in draft["column"]}
-        facts["column"] = [
-            _declared_column(name, f"column.{at}", form, drafted.get(name, {}), before.get(name, {}))
-            for at, name in enumerate(column["name"] for column in columns)
-            if form.get(f"column.{at}.kind", "").strip()
+    facts = _kept(draft, card) | _answered(fields(any_card.card_class(draft)), draft, form)
+    columns = columns_of(draft, card)
+    for table, own in _tables(draft).items():
+        before = _tables(card).get(table, {})
+        drafted, declared = ({column["name"]: column for column in each.get("column", [])} for each in (own, before))
+        entries = [
+            _declared_column(name, at, form, drafted.get(name, {}), declared.get(name, {}))
+            for name, at in ((column["name"], column["at"]) for column in columns if column["table"] == table)
+            if form.get(f"{at}.kind", "").strip()
         ]
+        if table:
+            links = _kept(own, before) | _answered((*fields(LinkedTable), _LABEL), draft, form, f"table.{table}.")
+            given = {key: value for key, value in links.items() if value != ""} | {"column": entries}
+            facts["table"] = facts.get("table", {}) | {table: given}
+        elif columns:
+            facts["column"] = entries
     return any_card.card_from(facts)
 
 
+def _answered(entries: Iterable[Field[Any]], draft: Content, form: Mapping[str, str], before: str = "") -> dict[str, Any]:
+    """The facts that a form answers. before: how the names of its fields begin. Raises CardError: a measured one is open."""
+    facts, known = dict[str, Any](), _measured(draft)
+    for entry in entries:
+        name = f"{before}{entry.name}"
+        text, is_measured = form.get(name, "").strip(), name in known
+        if is_measured and not text and f"accept.{name}" not in form:
+            where = f"table {before.split('.')[1]}: " if before else ""
+            raise CardError(f"{where}{entry.name}: write what may be public, or accept the measured value.")
+        if text or (name in form and not is_measured):
+            facts[entry.name] = _value(entry, text)
+        elif is_measured:
+            facts[entry.name] = known[name]
+    return facts
+
+
+def _tables(facts: Content) -> Mapping[str, Content]:
+    """The facts of each of several tables, by name. Those of all other records have no name."""
+    tables: Mapping[str, Content] = facts.get("table", {"": facts})
+    return tables
+
+
 def _kept(draft: Content, card: Content) -> dict[str, Any]:
-    """The facts on the whole data set that hold where the form says nothing else."""
+    """The facts on the whole data set, or on a linked table, that hold where the form says nothing else."""
     rest = {name: value for name, value in draft.items() if name not in _IN_A_DRAFT} | dict(card)
-    return {name: value for name, value in rest.items() if name not in ("column", "drop")}
+    left_out = ("column", "drop", "table", _MOST_ROWS)
+    return {name: value for name, value in rest.items() if name not in left_out}
 
 
 def _declared_column(name: str, at: str, form: Mapping[str, str], drafted: Content, before: Content) -> dict[str, Any]:
@@ -228,6 +278,7 @@ def _column(drafted: Content, declared: Content | None, dropped: str) -> dict[st
     others = (key for key in entries if key not in _ASKED and not key.startswith(MEASURED))
     return {
         "name": drafted["name"],
+        "drafted": drafted["kind"],
         "kind": entries.get("kind", ""),
         "values": _text(entries.get("values", [])),
         "ends": [str(end) for end in entries.get("bounds", ["", ""])],

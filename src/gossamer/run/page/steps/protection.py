@@ -88,4 +88,4 @@ def _known(card: AnyCard, epsilon: float, delta: float) -> str:
     if card.has_public:
         return ""
     ranked = advising.recommend(card, epsilon=epsilon, delta=delta).ranked
-    return ranked[0].notes[-1] if ranked and ranked[0].notes else ""
+    return ranked[0].notes[0] if ranked and ranked[0].notes else ""
