@@ -24,7 +24,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
     records, deep, seen = source.Source(data_set.used, labels_key=data_set.labels or None), None, None
     try:
         columns = kind.columns(records, name=data_set.name, header=header)
-        deep = kind.deep_range(records)
+        deep = kind.deep_range(records) if found is None or data_set.pixels else None
         seen = None if found is None else kind.glance(records, found)
     except GossamerError as error:
         problem = plain(str(error))
