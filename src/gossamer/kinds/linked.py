@@ -67,12 +67,13 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
 
     def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
         """Those that each table has."""
-        first, *others = (TABLES.columns(Source(each), name=at, header=header) for at, each in _tables(source).items())
+        first, *others = (TABLES.columns(each, name=at, header=header) for at, each in _sources(source).items())
         return [column for column in first if all(column in own for own in others)]
 
     def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
         """tables: what is shown of each table, by name."""
-        return {"tables": {at: TABLES.glance(Source(each), draft["table"].get(at, {})) for at, each in _tables(source).items()}}
+        drafts = draft["table"]
+        return {"tables": {at: TABLES.glance(each, drafts.get(at, {})) for at, each in _sources(source).items()}}
 
     def splits_into_folder(self, path: Path) -> bool:
         """A folder on each side."""
@@ -206,9 +207,9 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
 LINKED = Linked()
 
 
-def _tables(source: Source) -> dict[str, Any]:
-    """Where each table is, by name."""
-    return places(source) or {}
+def _sources(source: Source) -> dict[str, Source]:
+    """Each table, by name."""
+    return {name: Source(place) for name, place in (places(source) or {}).items()}
 
 
 def _members(path: Path) -> dict[str, list[bytes]]:

@@ -205,7 +205,9 @@ def test_linked_tables_have_a_form_of_their_own(registry, tmp_path):
     assert "Use the measured value: 3 . I declare" in page, "the most rows of a patient"
     page = registry.post("/d/1/facts/declare", data=LINKED | {"table.visits.max_rows": "", "column.1.low": "x"})
     assert page.status_code == 400
-    assert {"table.visits.max_rows-wrong", "column.1.low-wrong"} <= set(re.findall(r'class="wrong" id="(.*?)"', page.text))
+    assert {"table.visits.max_rows-wrong", "column.1.low-wrong"} <= set(
+        re.findall(r'class="wrong" id="(.*?)"', page.text)
+    )
     assert registry.post("/d/1/facts/declare", data=LINKED).path == "/d/1/protection"
     card = any_card.load_card(tmp_path / "registry-gossamer" / "card.toml")
     assert card.names == ("patients", "visits")

@@ -106,13 +106,8 @@ def metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
             "sentences": wording.sentences(entries, kind_of(card).name),
             "tables": wording.tables(entries, card.get("class_names", [])),
             "apart": apart(entries, card),
-            "drawn": [{"of": _table_of(entry), **each} for entry in entries for each in entry.get("drawn", ())],
+            "drawn": [{"metric": each["metric"], **column} for each in entries for column in each.get("drawn", ())],
         }
-
-
-def _table_of(entry: dict[str, Any]) -> str:
-    """The linked table that a metric is of, before the name of a column; empty: it is of no such table."""
-    return "".join(entry["metric"].rpartition(": ")[:2])
 
 
 def attacks(path: Path) -> dict[str, Any] | None:

@@ -32,8 +32,7 @@ def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     Two figures are called different where their 95 % intervals do not meet. Of linked tables, the first with a label counts.
     """
     by_name = {entry["metric"]: entry for entry in entries}
-    accuracy = registry.ACCURACY.name
-    table = next((name.removesuffix(accuracy) for name in by_name if name.endswith(f": {accuracy}")), "")
+    table = next((name.removesuffix("accuracy") for name in by_name if name.endswith(": accuracy")), "")
     of = registry.RELEASED, registry.ACCURACY, registry.BASELINE, GUESSED
     own, samples, real, guess = (by_name.get(f"{table}{each.name}") for each in of)
     if samples is None or real is None:
@@ -48,7 +47,8 @@ def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     released = (
         [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
     )
-    return [*released, f"{table}{first}", learned, after, "This does not say whether the samples look like the records."]
+    limits = "This does not say whether the samples look like the records."
+    return [*released, f"{table}{first}", learned, after, limits]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -1,9 +1,12 @@
 """The first step: divide the records, look at them, and list what is wrong."""
 
+import re
 from pathlib import Path
 
 from gossamer.data import source
 from gossamer.data import split as splitting
+from gossamer.data.card import meanings
+from gossamer.data.tables import any_card
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.kinds import kind_of_records
@@ -37,7 +40,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "found": found,
         "seen": seen,
         "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
-        "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
+        "notes": [_in_words(note.removeprefix("Note: ")) for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
     }
 
@@ -88,6 +91,12 @@ def pixel_flags(data_set: DataSet) -> list[str]:
 def flag(name: str, value: str) -> list[str]:
     """An option and its value, as words of a command; nothing without a value."""
     return [name, value] if value else []
+
+
+def _in_words(note: str) -> str:
+    """A note without the spelling of facts in a card: `class_names` are class names here."""
+    facts = (name for kind in any_card.CARDS.values() for name in meanings(kind) if "_" in name)
+    return re.sub(rf"\b({'|'.join(facts)})\b", lambda found: found[0].replace("_", " "), note)
 
 
 def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:

@@ -24,7 +24,8 @@ _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
 """What the draft measures, besides columns and numbers of rows of linked tables."""
 _MOST_ROWS = f"{MEASURED}max_rows"
 """The largest number of rows of a parent, in the draft of a linked table."""
-(_LABEL,) = (entry for entry in fields(TableCard) if entry.name == "label")
+_OF_A_TABLE = (*fields(LinkedTable), *(entry for entry in fields(TableCard) if entry.name == "label"))
+"""What is declared of a linked table, besides columns."""
 _ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outside", "decimals", "bins"}
 """Entries of a column that the form asks for or need not show."""
 _MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
@@ -52,7 +53,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "stated": stated(draft, card),
         "measured": measured(draft),
         "columns": columns,
-        "names": [column["name"] for column in columns if column["drafted"] not in ("", "key")],
+        "names": [column["name"] for column in columns if column["drafted"]["kind"] not in ("", "key")],
         "declared": bool(card),
     }
 
@@ -110,18 +111,17 @@ def _field_of(said: str, columns: Mapping[tuple[str, str], str]) -> tuple[str, s
         said: the message.
         columns: how the fields of each column begin, by the names of its table and of the column.
     """
-    of_table = re.match(r"table (?P<name>\w+): ", said)
-    table = of_table["name"] if of_table else ""
-    said = said[of_table.end() :] if of_table else said
-    if found := re.match(r"column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): ", said):
-        at = columns[table, found["name"][1:-1]]
+    in_column = r"(?:table (?P<table>\w+): )?column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): "
+    if found := re.match(in_column, said):
+        at = columns[found["table"] or "", found["name"][1:-1]]
         return f"{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
-    name, _, problem = said.partition(" ")
-    name = name.rstrip(":")
-    if table and name in meanings(LinkedTable) | {_LABEL.name: ""}:
-        return f"table.{table}.{name}", plain(problem)
+    place, _, problem = re.sub(r"^table (\w+): ", r"table.\1.", said).partition(" ")
+    place = place.rstrip(":")
+    name = place.rpartition(".")[2]
+    if name in (entry.name for entry in _OF_A_TABLE):
+        return place, plain(problem)
     is_fact = any(name in meanings(kind) for kind in any_card.CARDS.values())
-    return (name, plain(problem)) if is_fact else ("", plain(f"{table} {said}".strip()))
+    return (name, plain(problem)) if is_fact else ("", plain(said))
 
 
 def _declared(data_set: DataSet) -> Content:
@@ -141,9 +141,12 @@ def stated(draft: Content, card: Content) -> dict[str, str]:
         draft: its facts.
         card: the facts that are declared now; empty: none.
     """
-    links = {f"table.{table}": _kept(own, _tables(card).get(table, {})) for table, own in draft.get("table", {}).items()}
-    found = {f"{table}.{name}": value for table, own in links.items() for name, value in own.items()}
-    return {name: _text(value) for name, value in (found | _kept(draft, card)).items()}
+    of_tables = {
+        f"table.{table}.{name}": value
+        for table, own, before in _tables(draft, card)
+        for name, value in _kept(own, before).items()
+    }
+    return {name: _text(value) for name, value in (of_tables | _kept(draft, card)).items()}
 
 
 def measured(draft: Content) -> dict[str, str]:
@@ -153,26 +156,26 @@ def measured(draft: Content) -> dict[str, str]:
 
 def _measured(draft: Content) -> dict[str, Any]:
     """The same as values, by the names of their fields."""
-    rows = {f"table.{name}.max_rows": own[_MOST_ROWS] for name, own in _tables(draft).items() if _MOST_ROWS in own}
+    rows = {f"table.{name}.max_rows": own[_MOST_ROWS] for name, own, _ in _tables(draft, {}) if _MOST_ROWS in own}
     return {name: draft[name] for name in _IN_A_DRAFT if name in draft} | rows
 
 
 def columns_of(draft: Content, card: Content) -> list[dict[str, Any]]:
     """Return each column of all tables as the form shows it. Texts are empty where nothing is declared or measured.
 
-    `table` names the table of linked ones. `at` is how the fields of the column begin. `some_missing` says that values are
+    `table` names the table of linked ones. `at` is how the fields of the column begin. `drafted` and `declared` are its entries
+    in the draft and in the card. `some_missing` says that values are
     missing in the records, which is measured too. `other` has the entries that the form does not ask for, in words. Arguments:
     see `stated`.
     """
     found: list[dict[str, Any]] = []
-    for table, own in _tables(draft).items():
-        before = _tables(card).get(table, {})
+    for table, own, before in _tables(draft, card):
         declared = {column["name"]: column for column in before.get("column", [])}
         dropped = own.get("drop", {}) | before.get("drop", {})
         for column in [*own.get("column", []), *({"name": name, "kind": ""} for name in dropped)]:
-            stated_now = declared.get(column["name"], {"kind": ""} if before else None)
-            shown = _column(column, stated_now, dropped.get(column["name"], ""))
-            found.append(shown | {"table": table, "at": f"column.{len(found)}"})
+            now = declared.get(column["name"], {"kind": ""} if before else None)
+            shown = _column(column, now, dropped.get(column["name"], ""))
+            found.append(shown | {"table": table, "at": f"column.{len(found)}", "drafted": column, "declared": now})
     return found
 
 
@@ -189,32 +192,29 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
     """
     facts = _kept(draft, card) | _answered(fields(any_card.card_class(draft)), draft, form)
     columns = columns_of(draft, card)
-    for table, own in _tables(draft).items():
-        before = _tables(card).get(table, {})
-        drafted, declared = ({column["name"]: column for column in each.get("column", [])} for each in (own, before))
-        entries = [
-            _declared_column(name, at, form, drafted.get(name, {}), declared.get(name, {}))
-            for name, at in ((column["name"], column["at"]) for column in columns if column["table"] == table)
-            if form.get(f"{at}.kind", "").strip()
+    for table, own, before in _tables(draft, card):
+        chosen = [
+            column for column in columns if column["table"] == table and form.get(f"{column['at']}.kind", "").strip()
         ]
+        entries = {"column": [_declared_column(column, form) for column in chosen]}
         if table:
-            links = _kept(own, before) | _answered((*fields(LinkedTable), _LABEL), draft, form, f"table.{table}.")
-            given = {key: value for key, value in links.items() if value != ""} | {"column": entries}
-            facts["table"] = facts.get("table", {}) | {table: given}
+            links = _kept(own, before) | _answered(_OF_A_TABLE, draft, form, f"table.{table}.")
+            facts.setdefault("table", {})[table] = {key: value for key, value in links.items() if value != ""} | entries
         elif columns:
-            facts["column"] = entries
+            facts |= entries
     return any_card.card_from(facts)
 
 
-def _answered(entries: Iterable[Field[Any]], draft: Content, form: Mapping[str, str], before: str = "") -> dict[str, Any]:
+def _answered(
+    entries: Iterable[Field[Any]], draft: Content, form: Mapping[str, str], before: str = ""
+) -> dict[str, Any]:
     """The facts that a form answers. before: how the names of its fields begin. Raises CardError: a measured one is open."""
     facts, known = dict[str, Any](), _measured(draft)
     for entry in entries:
         name = f"{before}{entry.name}"
         text, is_measured = form.get(name, "").strip(), name in known
         if is_measured and not text and f"accept.{name}" not in form:
-            where = f"table {before.split('.')[1]}: " if before else ""
-            raise CardError(f"{where}{entry.name}: write what may be public, or accept the measured value.")
+            raise CardError(f"{name}: write what may be public, or accept the measured value.")
         if text or (name in form and not is_measured):
             facts[entry.name] = _value(entry, text)
         elif is_measured:
@@ -222,10 +222,11 @@ def _answered(entries: Iterable[Field[Any]], draft: Content, form: Mapping[str, 
     return facts
 
 
-def _tables(facts: Content) -> Mapping[str, Content]:
-    """The facts of each of several tables, by name. Those of all other records have no name."""
-    tables: Mapping[str, Content] = facts.get("table", {"": facts})
-    return tables
+def _tables(draft: Content, card: Content) -> list[tuple[str, Content, Content]]:
+    """Each table, with its facts in the draft and in the card. One that is linked to no other has no name."""
+    if "table" not in draft:
+        return [("", draft, card)]
+    return [(name, own, card.get("table", {}).get(name, {})) for name, own in draft["table"].items()]
 
 
 def _kept(draft: Content, card: Content) -> dict[str, Any]:
@@ -235,13 +236,14 @@ def _kept(draft: Content, card: Content) -> dict[str, Any]:
     return {name: value for name, value in rest.items() if name not in left_out}
 
 
-def _declared_column(name: str, at: str, form: Mapping[str, str], drafted: Content, before: Content) -> dict[str, Any]:
-    """The entries of a column that the form keeps. at: how its names in the form begin. before: as it was declared."""
+def _declared_column(column: Content, form: Mapping[str, str]) -> dict[str, Any]:
+    """The entries of a column that the form keeps. column: see `columns_of`."""
+    at, drafted = column["at"], column["drafted"]
     texts = {key.removeprefix(f"{at}."): text.strip() for key, text in form.items() if key.startswith(f"{at}.")}
-    kind, known = texts["kind"], before or drafted
+    kind, known = texts["kind"], column["declared"] or drafted
     entries = {
         **{key: value for key, value in known.items() if known["kind"] == kind and not key.startswith(MEASURED)},
-        "name": name,
+        "name": column["name"],
         "kind": kind,
     }
     if kind in GENERATED:
@@ -278,7 +280,6 @@ def _column(drafted: Content, declared: Content | None, dropped: str) -> dict[st
     others = (key for key in entries if key not in _ASKED and not key.startswith(MEASURED))
     return {
         "name": drafted["name"],
-        "drafted": drafted["kind"],
         "kind": entries.get("kind", ""),
         "values": _text(entries.get("values", [])),
         "ends": [str(end) for end in entries.get("bounds", ["", ""])],

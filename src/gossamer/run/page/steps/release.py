@@ -38,11 +38,11 @@ def show(data_set: DataSet, query: Form) -> Content:
     finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
-    readme, tables = "", dict[str, list[list[str]]]()
+    readme, tables, stated = "", dict[str, list[list[str]]](), None
     if folder is not None:
         text = (folder / checking.README).read_text(encoding="utf-8").partition("\n---\n")[2]
         readme = MarkdownIt("js-default").render(re.sub("^#", "###", text, flags=re.MULTILINE))
-        tables = _first_rows(folder)
+        tables, stated = _first_rows(folder), certificate.Certificate.load(folder)
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
@@ -56,7 +56,8 @@ def show(data_set: DataSet, query: Form) -> Content:
         "readme": Markup(readme),
         "tables": tables,
         "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
-        "kind": None if folder is None else kind_of(certificate.Certificate.load(folder).card),
+        "kind": stated and kind_of(stated.card),
+        "score": stated and stated.figures.get("score", {}).get("statement", ""),
     }
 
 
