@@ -114,9 +114,9 @@ def test_every_step_opens_before_anything_is_done(clinic):
 def test_the_way_to_the_facts(clinic, tmp_path):
     """Divide, look, declare: the card is the one that the form says."""
     page = clinic.post("/d/1/data/divide", data={"units": "patient"})
-    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ units", words(page))
+    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ persons", words(page))
     page = clinic.post("/d/1/data/look")
-    assert "each person" in words(page) and "Name the column that a model is to predict" in words(page)
+    assert "each person" in words(page) and "Name the column that a model is to predict" not in words(page)
     page = clinic.get("/d/1/facts")
     assert "Use 0 to 120" not in words(page)
     assert 'name="accept.' in page.text and " checked" not in page.text, "no measured value is accepted by default"

@@ -34,6 +34,8 @@ Content: TypeAlias = Mapping[str, Any]
 """What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
 tables: Any = Lazy("gossamer.data.sources.tables")
+_OF_TABLES = (".sqlite", ".sqlite3", ".db", ".duckdb", ".xlsx")
+"""Endings of files that may hold several tables. One is opened as FILE?table=NAME, a sheet as FILE:SHEET."""
 MOST_LISTED = 200
 """Folders, and files, that a list shows."""
 LIST = "page.json"
@@ -242,6 +244,7 @@ class Opened:
             folder: where the page may write; empty: NAME-gossamer beside the records.
 
         Raises:
+            DataError: if a database cannot be read, or holds several tables.
             RequestError: if there are no records, or the folder holds something else.
             RunFolderError: if the folder cannot be made.
         """
@@ -256,6 +259,8 @@ class Opened:
                 raise RequestError(
                     f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
                 )
+            if path.name.lower().endswith(_OF_TABLES):
+                tables.open_table(f"{path}{inside}", split="train", where=path.name)  # it says which tables there are
             data = f"{path.resolve()}{inside}"
         work = _folder_for(data, unquoted(folder))
         if data not in EMBEDDED and Path(data) in (work, *work.parents):
@@ -338,5 +343,5 @@ def _folder_for(data: str, folder: str) -> Path:
     if folder:
         return Path(folder).expanduser().resolve()
     place, inside = (Path.cwd() / data, "") if data in EMBEDDED else tables.file_of(data)
-    words = [place.name.split(".")[0], *re.findall(r"\w+", inside)[1:]]
+    words = [place.name.split(".")[0], *re.findall(r"\w+", inside.removeprefix("?table="))]
     return place.parent / f"{'-'.join(words)}-gossamer"

@@ -7,6 +7,7 @@ from gossamer.data import source
 from gossamer.data import split as splitting
 from gossamer.data.card import meanings
 from gossamer.data.tables import any_card
+from gossamer.data.tables.draft import STEPS
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.kinds import kind_of_records
@@ -32,6 +33,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
     except GossamerError as error:
         problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
+    notes = (note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE))
     return {
         "kind": kind,
         "is_embedded": data_set.data in EMBEDDED,
@@ -40,8 +42,8 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "found": found,
         "seen": seen,
         "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
-        "notes": [_in_words(note.removeprefix("Note: ")) for note in data_set.jobs.last_of("card").said(NOTE)],
-        "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
+        "notes": [_in_words(note) for note in notes if not note.endswith(tuple(STEPS))],  # the next form asks for those
+        "divided": [count.replace("units", "persons") for count in counts if count.startswith(("train: ", "test: "))],
     }
 
 

@@ -11,6 +11,7 @@ from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.page.steps.protection import asked
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.recommend.recommend import Advice
+from gossamer.run.report import promise
 
 SHOWN = ("digits", "letters")
 """What the records may show, as `recommend --pictures` takes it."""
@@ -25,7 +26,7 @@ def show(data_set: DataSet, query: Form) -> Content:
     advice = advised(data_set, query)
     return {
         "decided": True,
-        "outlook": advice.outlook,
+        "outlook": [advice.outlook[0].replace(f"{delta:g}", promise.all_digits(delta)), *advice.outlook[1:]],
         "epsilon": f"{epsilon:g}",
         "delta": f"{delta:g}",
         "automatic": AUTO if kind_of(card).looks_for else "",
