@@ -167,6 +167,10 @@ def test_what_epsilon_promises(clinic, monkeypatch):
     assert done(clinic.get("/d/1/data")) == ["data", "facts"], "a limit is no choice of epsilon"
     page = clinic.post("/d/1/protection/limit", data={"limit": "many", "delta": "0.001"})
     assert page.status_code == 400 and "must be numbers" in words(page)
+    page = clinic.post("/d/1/protection/limit", data={"limit": "5", "delta": "0.001"})
+    assert page.status_code == 400 and "Tick the box if a larger limit is meant" in words(page)
+    page = clinic.post("/d/1/protection/limit", data={"limit": "5", "delta": "0.001", "larger": "1"})
+    assert "your limit 5" in words(page)
     page = clinic.get("/d/1/protection?epsilon=4&delta=0.002")
     assert "epsilon 4" in words(page) and "delta = 0.002" in words(page)
 

@@ -45,15 +45,13 @@ def show(data_set: DataSet, _query: Form) -> Content:
         return {"drafted": False}
     draft = draft_of(data_set.draft)
     card = _declared(data_set)
-    columns = columns_of(draft, card)
     return {
         "drafted": True,
         "kind": kind_of(draft),
         "unit": draft["unit"],
         "stated": stated(draft, card),
         "measured": measured(draft),
-        "columns": columns,
-        "names": [column["name"] for column in columns if column["drafted"]["kind"] not in ("", "key")],
+        "columns": columns_of(draft, card),
         "declared": bool(card),
     }
 
