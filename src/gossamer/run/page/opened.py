@@ -34,8 +34,6 @@ Content: TypeAlias = Mapping[str, Any]
 """What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
 tables: Any = Lazy("gossamer.data.sources.tables")
-_OF_TABLES = (".sqlite", ".sqlite3", ".db", ".duckdb", ".xlsx")
-"""Endings of files that may hold several tables. One is opened as FILE?table=NAME, a sheet as FILE:SHEET."""
 MOST_LISTED = 200
 """Folders, and files, that a list shows."""
 LIST = "page.json"
@@ -259,7 +257,7 @@ class Opened:
                 raise RequestError(
                     f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
                 )
-            if path.name.lower().endswith(_OF_TABLES):
+            if path.name.lower().endswith((*tables.SQLITE, *tables.DUCKDB, *tables.EXCEL)):
                 tables.open_table(f"{path}{inside}", split="train", where=path.name)  # it says which tables there are
             data = f"{path.resolve()}{inside}"
         work = _folder_for(data, unquoted(folder))

@@ -2,20 +2,22 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from gossamer.data import source
-from gossamer.data import split as splitting
 from gossamer.data.card import meanings
 from gossamer.data.tables import any_card
 from gossamer.data.tables.draft import STEPS
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.kinds import kind_of_records
+from gossamer.lazy import Lazy
 from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened, unquoted
 from gossamer.run.page.steps.facts import draft_of
-from gossamer.run.storage import data_sources
 from gossamer.run.words import plain
 
+splitting: Any = Lazy("gossamer.data.split")  # the first view needs neither, and they take seconds to load
+data_sources: Any = Lazy("gossamer.run.storage.data_sources")
 WINDOW = "window"
 """How `DataSet.pixels` begins where files are read by their own display windows."""
 
