@@ -179,8 +179,8 @@ def test_what_epsilon_promises(clinic, monkeypatch):
 def registry(client, tmp_path):
     """The client, with two tables that are linked by a key."""
     (tmp_path / "registry").mkdir()
-    patients = [f"P{n},{'fm'[n % 2]},{1940 + n % 50}" for n in range(160)]
-    visits = [f"P{n},20{20 + m}-0{1 + n % 9}-01,{'ab'[(n + m) % 3 // 2]}" for n in range(160) for m in range(n % 4)]
+    patients = [f"P{n},{'fm'[n % 2]},{1940 + n % 50}" for n in range(260)]
+    visits = [f"P{n},20{20 + m}-0{1 + n % 9}-01,{'ab'[(n + m) % 3 // 2]}" for n in range(260) for m in range(n % 4)]
     for name, lines in {"patients": ["patient,sex,born", *patients], "visits": ["patient,day,state", *visits]}.items():
         (tmp_path / "registry" / f"{name}.csv").write_text("\n".join(lines) + "\n")
     page = client.post("/open", data={"data": str(tmp_path / "registry")})

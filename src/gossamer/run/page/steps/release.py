@@ -117,10 +117,11 @@ def _first_rows(folder: Path) -> dict[str, list[list[str]]]:
     """The first lines of each table of the samples in a release, by file; none where they are no tables."""
 
     def first(file: IO[bytes]) -> list[list[str]]:
-        return list(itertools.islice(csv.reader(io.TextIOWrapper(file, "utf-8", newline="")), _PREVIEW))
+        with io.TextIOWrapper(file, "utf-8", newline="") as text:
+            return list(itertools.islice(csv.reader(text), _PREVIEW))
 
-    with suppress(FileNotFoundError), (folder / TableSamples.file).open("rb") as file:
-        return {TableSamples.file: first(file)}
+    with suppress(FileNotFoundError):
+        return {TableSamples.file: first((folder / TableSamples.file).open("rb"))}
     with suppress(FileNotFoundError), zipfile.ZipFile(folder / LinkedSamples.file) as archive:
         return {name: first(archive.open(name)) for name in archive.namelist()}
     return {}
