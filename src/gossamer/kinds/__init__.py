@@ -11,6 +11,7 @@ from gossamer.data.card import Card
 from gossamer.data.source import Data
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.any_card import card_class
+from gossamer.data.tables.linked.read import are_linked
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -32,5 +33,5 @@ def kind_of(card: Card | Mapping[str, Any]) -> "Kind[Any, Any]":
 
 
 def kind_of_records(data: Data) -> "Kind[Any, Any]":
-    """The kind that records are of, by their form alone. Raises DataError: a .parquet file that cannot be read."""
-    return all_kinds()["table" if is_table(data) else "pictures"]
+    """The kind that records are of, by their form and the names of columns. Raises DataError: a file that cannot be read."""
+    return all_kinds()["linked" if are_linked(data) else "table" if is_table(data) else "pictures"]

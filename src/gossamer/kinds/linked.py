@@ -17,13 +17,14 @@ from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.linked.card import LinkedCard
-from gossamer.data.tables.linked.read import LinkedRecords, identify_linked, read_linked
+from gossamer.data.tables.linked.read import LinkedRecords, identify_linked, places, read_linked
 from gossamer.data.tables.linked.samples import SHOWN, UNITS, LinkedSamples
 from gossamer.data.tables.samples import row_texts
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.kinds.tables import TABLES
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import linked
 from gossamer.metrics.tables.registry import Inputs
@@ -64,9 +65,15 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         """By the keys."""
         return "keys"
 
+    def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
+        """Those that each table has."""
+        first, *others = (TABLES.columns(each, name=at, header=header) for at, each in _sources(source).items())
+        return [column for column in first if all(column in own for own in others)]
+
     def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: the page takes no linked tables."""
-        return {"rows": [], "portraits": [], "of": 0}
+        """tables: what is shown of each table, by name."""
+        drafts = draft["table"]
+        return {"tables": {at: TABLES.glance(each, drafts.get(at, {})) for at, each in _sources(source).items()}}
 
     def splits_into_folder(self, path: Path) -> bool:
         """A folder on each side."""
@@ -198,6 +205,11 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
 
 
 LINKED = Linked()
+
+
+def _sources(source: Source) -> dict[str, Source]:
+    """Each table, by name."""
+    return {name: Source(place) for name, place in (places(source) or {}).items()}
 
 
 def _members(path: Path) -> dict[str, list[bytes]]:

@@ -63,7 +63,7 @@ class Inputs(metric.Inputs):
     links: tuple[int, int, int]
 
 
-METRICS = Registry("linked tables", usual="links,transitions,marginals,accuracy")
+METRICS = Registry("linked tables", usual="links,transitions,columns,marginals,accuracy")
 _BY_TABLE = "{}: "
 
 

@@ -114,9 +114,9 @@ def test_every_step_opens_before_anything_is_done(clinic):
 def test_the_way_to_the_facts(clinic, tmp_path):
     """Divide, look, declare: the card is the one that the form says."""
     page = clinic.post("/d/1/data/divide", data={"units": "patient"})
-    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ units", words(page))
+    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ persons", words(page))
     page = clinic.post("/d/1/data/look")
-    assert "each person" in words(page) and "Name the column that a model is to predict" in words(page)
+    assert "each person" in words(page) and "Name the column that a model is to predict" not in words(page)
     page = clinic.get("/d/1/facts")
     assert "Use 0 to 120" not in words(page)
     assert 'name="accept.' in page.text and " checked" not in page.text, "no measured value is accepted by default"
@@ -167,8 +167,84 @@ def test_what_epsilon_promises(clinic, monkeypatch):
     assert done(clinic.get("/d/1/data")) == ["data", "facts"], "a limit is no choice of epsilon"
     page = clinic.post("/d/1/protection/limit", data={"limit": "many", "delta": "0.001"})
     assert page.status_code == 400 and "must be numbers" in words(page)
+    page = clinic.post("/d/1/protection/limit", data={"limit": "5", "delta": "0.001"})
+    assert page.status_code == 400 and "Tick the box if a larger limit is meant" in words(page)
+    page = clinic.post("/d/1/protection/limit", data={"limit": "5", "delta": "0.001", "larger": "1"})
+    assert "your limit 5" in words(page)
     page = clinic.get("/d/1/protection?epsilon=4&delta=0.002")
     assert "epsilon 4" in words(page) and "delta = 0.002" in words(page)
+
+
+@pytest.fixture
+def registry(client, tmp_path):
+    """The client, with two tables that are linked by a key."""
+    (tmp_path / "registry").mkdir()
+    patients = [f"P{n},{'fm'[n % 2]},{1940 + n % 50}" for n in range(260)]
+    visits = [f"P{n},20{20 + m}-0{1 + n % 9}-01,{'ab'[(n + m) % 3 // 2]}" for n in range(260) for m in range(n % 4)]
+    for name, lines in {"patients": ["patient,sex,born", *patients], "visits": ["patient,day,state", *visits]}.items():
+        (tmp_path / "registry" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    page = client.post("/open", data={"data": str(tmp_path / "registry")})
+    assert "Linked tables" in words(page)
+    assert 'value="patient"' in page.text
+    assert 'value="day"' not in page.text, "a person is named by a column of every table"
+    client.post("/d/1/data/divide", data={"units": "patient"})
+    return client
+
+
+LINKED = {
+    "title": "Registry", "data_set": "registry", "declared_size": "240", "unit": "patient", "table.patients.key": "patient",
+    "table.visits.parent": "patients", "table.visits.parent_key": "patient", "table.visits.order": "day",
+    "table.visits.label": "state", "table.visits.max_rows": "5", "column.0.kind": "category", "column.0.values": "f|m",
+    "column.1.kind": "integer", "column.1.low": "1900", "column.1.high": "2020", "column.2.kind": "date",
+    "column.2.low": "2020-01-01", "column.2.high": "2024-12-31", "column.3.kind": "category", "column.3.values": "a|b",
+}  # fmt: skip
+
+
+def test_linked_tables_have_a_form_of_their_own(registry, tmp_path):
+    page = registry.post("/d/1/data/look")
+    assert "patients 2 columns visits, of patients 2 columns" in words(page)
+    assert "visits patient day state P" in words(page), "the first rows of each table"
+    page = words(registry.get("/d/1/facts"))
+    assert "visits Each row belongs to a row of patients, by the column patient." in page
+    assert "Use the measured value: 3 . I declare" in page, "the most rows of a patient"
+    page = registry.post("/d/1/facts/declare", data=LINKED | {"table.visits.max_rows": "", "column.1.low": "x"})
+    assert page.status_code == 400
+    assert {"table.visits.max_rows-wrong", "column.1.low-wrong"} <= set(
+        re.findall(r'class="wrong" id="(.*?)"', page.text)
+    )
+    assert registry.post("/d/1/facts/declare", data=LINKED).path == "/d/1/protection"
+    card = any_card.load_card(tmp_path / "registry-gossamer" / "card.toml")
+    assert card.names == ("patients", "visits")
+    visits = card.table("visits")
+    assert (visits.max_rows, visits.order, visits.card.label, visits.card.columns[1].values) == (
+        5,
+        "day",
+        "state",
+        ("a", "b"),
+    )
+    page = registry.get("/d/1/train?method=marginals&epsilon=3&delta=0.001")
+    assert "No earlier run has used these records" in words(page) and "--units" not in page.text, "keys say it"
+
+
+@pytest.mark.slow
+def test_the_whole_way_of_linked_tables(registry, tmp_path):
+    """From two CSV files with a key to a signed release that `verify` accepts."""
+    for where, form in (
+        ("data/look", {}), ("facts/declare", {**LINKED, "accept.all": "1"}),
+        ("train/start", {"method": "marginals", "epsilon": "3", "delta": "0.001"}),
+        ("judge/measure", {"run": "run-1"}), ("judge/attack", {"run": "run-1", "quick": "1"}),
+        ("release/make", {"run": "run-1", "samples": "50", "made_by": "me"}), ("release/sign", {"release": "release-1"}),
+    ):  # fmt: skip
+        assert registry.post(f"/d/1/{where}", data=form).status_code == 200, where
+    page = words(registry.get("/d/1/judge"))
+    assert "visits: A classifier" in page and "Attack again" in page
+    page = registry.get("/d/1/release?release=release-1&check=1")
+    assert "Signed and verified." in words(page)
+    assert "The first synthetic rows of visits.csv patient day state" in words(page)
+    assert registry.get("/d/1/file/release-1/samples.zip").headers["content-type"] == "application/zip"
+    archive = zipfile.ZipFile(io.BytesIO(release.zipped(tmp_path / "registry-gossamer" / "release-1")))
+    archive.extractall(tmp_path / "sent")
+    assert verify(tmp_path / "sent/release-1", key=str(tmp_path / "state/gossamer/signing-key.pem.pub")).ok
 
 
 @pytest.mark.slow
@@ -185,7 +261,8 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     page = words(clinic.get("/d/1/judge"))
     assert "GAN-Leaks, calibrated The attacker accuses records that are closer to a sample" in page
     assert re.search(r"After learning from the samples it gets \d+\.\d.% of them right", page)
-    assert "Always guessing the most frequent label" in page and "May you publish these figures? No." in page
+    assert "Always guessing the most frequent label" in page
+    assert "May you publish these figures? Yes, this one." in page and "And all others on this page? No." in page
     assert page.count("Private figures: do not publish them") >= 3
     page = clinic.post("/d/1/release/make", data={"run": "run-1", "samples": "50", "made_by": "me", "expires": "soon"})
     assert page.status_code == 400 and "YYYY-MM-DD" in words(page)

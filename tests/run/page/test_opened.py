@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
-from gossamer.errors import RequestError
+from gossamer.errors import DataError, RequestError
 from gossamer.run.page.opened import Opened
 
 
@@ -233,3 +235,17 @@ def test_divided_folders_are_known(opened, tmp_path, names, divided):
     for name in names:
         (folder / name).mkdir(parents=True)
     assert opened.open(str(folder)).is_divided is divided
+
+
+def test_one_table_of_a_database_has_a_folder_of_its_own(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "clinic.db")) as database:
+        for name in ("patients", "visits"):
+            database.execute(f"create table {name} (patient, day)")
+    opened = Opened(tmp_path / "state")
+    with pytest.raises(DataError, match="The tables are: patients, visits"):
+        opened.open(str(tmp_path / "clinic.db"))
+    assert not (tmp_path / "clinic-gossamer").exists(), "refused before a folder is made"
+    visits = opened.open(f"{tmp_path}/clinic.db?table=visits")
+    assert visits.data == f"{tmp_path}/clinic.db?table=visits"
+    assert visits.folder == tmp_path / "clinic-visits-gossamer"
+    assert opened.open(f"'{tmp_path}/clinic.db?table=patients'").folder == tmp_path / "clinic-patients-gossamer"

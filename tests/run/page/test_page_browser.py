@@ -156,7 +156,7 @@ class Walk:
     def declare(self, title, facts, how="Declare these facts public"):
         """Declare the facts by name. What was measured is accepted box by box. Folded columns are opened by keyboard."""
         self.page.get_by_label("What is the data set called?").fill(title)
-        self.page.get_by_label("Under which name does the budget log count it?").fill(title.lower())
+        self.page.get_by_label("Under which name are all runs on these people added up?").fill(title.lower())
         self.look("facts")
         for name, value in facts.items():
             field = self.page.locator(f'[name="{name}"]')
@@ -200,7 +200,8 @@ class Walk:
             self.see("After learning from real records it gets")
         if attack:
             self.press("Attack this run")
-            self.page.get_by_role("button", name="Attack again").wait_for()
+            again = self.page.get_by_role("button", name="Attack again")
+            again.or_(self.page.get_by_text("are too few")).first.wait_for()
         self.look("judge")
         self.follow("Next: make a release")
 

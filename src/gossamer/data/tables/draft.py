@@ -23,7 +23,7 @@ from gossamer.errors import DataError
 from gossamer.files import at_home
 
 _NAMED = 12
-_STEPS = [
+STEPS = [
     "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary.",
     "Name the column that a model is to predict as label, if there is one.",
 ]
@@ -73,7 +73,7 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_STEPS[dictionary is not None :]]
+    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *STEPS[dictionary is not None :]]
     return "\n".join([HEADER + common_toml(facts), *columns]), hints
 
 

@@ -108,7 +108,7 @@ def attack(
         card = synthesizer.card
         kind = kind_of(card)
         sources = source_of(members), source_of(nonmembers)
-        with_units = any(source.units is not None for source in sources)
+        with_units = card.rows_have_units or any(source.units is not None for source in sources)
         inside, every = kind.sets(*sources, card, run=run, sink=events)
         outside, on = _told_apart(kind, folder, inside, every, card, with_units=with_units)
         for text in dict.fromkeys((*inside.notes, *outside.notes)):

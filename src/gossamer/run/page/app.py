@@ -29,7 +29,7 @@ STEPS = {
     )
 }  # fmt: skip
 _REPORT = "report.html"
-_SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv; charset=utf-8", _REPORT: "text/html; charset=utf-8"}
+_SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv", "samples.zip": "application/zip", _REPORT: "text/html"}
 """The files of a run or a release that the page shows."""
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 """A report holds its style sheet and its pictures, and no script."""
@@ -141,7 +141,7 @@ def _file(opened: Opened, request: Request, _query: Form) -> Response:
     name = request.path_params["name"]
     path = folder / name
     if name == f"{folder.name}.zip":
-        return Response(STEPS["release"].module.zipped(folder), media_type="application/zip")
+        return Response(STEPS["release"].module.zipped(folder), media_type=_SHOWN["samples.zip"])
     if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
         raise RequestError("There is no such file in this folder.")
     headers = {"content-security-policy": _REPORT_POLICY} if name == _REPORT else {}

@@ -242,12 +242,13 @@ class Opened:
             folder: where the page may write; empty: NAME-gossamer beside the records.
 
         Raises:
+            DataError: if a database cannot be read, or holds several tables.
             RequestError: if there are no records, or the folder holds something else.
             RunFolderError: if the folder cannot be made.
         """
         data = unquoted(data)
         if data not in EMBEDDED:
-            path = Path(data).expanduser()
+            path, inside = tables.file_of(str(Path(data).expanduser()))
             if not data or not path.exists():
                 raise RequestError(
                     f"There is nothing at {data!r}. Give the path of a folder or a file on this machine."
@@ -256,7 +257,9 @@ class Opened:
                 raise RequestError(
                     f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
                 )
-            data = str(path.resolve())
+            if path.name.lower().endswith((*tables.SQLITE, *tables.DUCKDB, *tables.EXCEL)):
+                tables.open_table(f"{path}{inside}", split="train", where=path.name)  # it says which tables there are
+            data = f"{path.resolve()}{inside}"
         work = _folder_for(data, unquoted(folder))
         if data not in EMBEDDED and Path(data) in (work, *work.parents):
             raise RequestError(f"{work} lies in the records. Name a folder beside them.")
@@ -337,5 +340,6 @@ def _run(path: Path) -> "RunFolder":
 def _folder_for(data: str, folder: str) -> Path:
     if folder:
         return Path(folder).expanduser().resolve()
-    place = Path.cwd() / data if data in EMBEDDED else Path(data)
-    return place.parent / f"{place.name.split('.')[0]}-gossamer"
+    place, inside = (Path.cwd() / data, "") if data in EMBEDDED else tables.file_of(data)
+    words = [place.name.split(".")[0], *re.findall(r"\w+", inside.removeprefix("?table="))]
+    return place.parent / f"{'-'.join(words)}-gossamer"

@@ -97,7 +97,7 @@ def metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
             "sentences": wording.sentences(entries, kind_of(card).name),
             "tables": wording.tables(entries, card.get("class_names", [])),
             "apart": apart(entries, card),
-            "drawn": [each for entry in entries for each in entry.get("drawn", ())],
+            "drawn": [{"metric": each["metric"], **column} for each in entries for column in each.get("drawn", ())],
         }
 
 

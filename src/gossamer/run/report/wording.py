@@ -31,11 +31,12 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
 def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """What a classifier says of the samples, in sentences; none where no classifier was trained.
 
-    Two figures are called different where their 95 % intervals do not meet.
+    Two figures are called different where their 95 % intervals do not meet. Of linked tables, the first with a label counts.
     """
     by_name = {entry["metric"]: entry for entry in entries}
+    table = next((name.removesuffix("accuracy") for name in by_name if name.endswith(": accuracy")), "")
     of = registry.RELEASED, registry.ACCURACY, registry.BASELINE, GUESSED
-    own, samples, real, guess = (by_name.get(each.name) for each in of)
+    own, samples, real, guess = (by_name.get(f"{table}{each.name}") for each in of)
     if samples is None or real is None:
         return []
     first = f"A classifier learns as much from the samples as from real records, as far as {samples['n']:,} test records tell."
@@ -48,7 +49,8 @@ def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     released = (
         [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
     )
-    return [*released, first, learned, after, "This does not say whether the samples look like the records."]
+    limits = "This does not say whether the samples look like the records."
+    return [*released, f"{table}{first}", learned, after, limits]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

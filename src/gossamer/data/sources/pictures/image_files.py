@@ -197,9 +197,9 @@ def range_of(path: Path) -> tuple[float, float, bool] | None:
             return (*_STORED_DEEP, False) if picture.mode[0] in "IF" else None
 
 
-def is_picture(path: Path) -> bool:
+def is_picture(path: Path | os.DirEntry[str]) -> bool:
     """Whether a file is a picture by its ending, or DICOM by its first bytes."""
-    return path.is_file() and (path.suffix.lower() in SUFFIXES or dicom.is_dicom(path))
+    return path.is_file() and (path.name.lower().endswith(SUFFIXES) or dicom.is_dicom(Path(path)))
 
 
 def _is_dicom(source: Picture) -> TypeGuard[Path]:

@@ -3,6 +3,7 @@
 A list is metadata.csv or metadata.jsonl, as Hugging Face's imagefolder has it, or labels.csv.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -151,15 +152,15 @@ def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) 
     names = sorted({name for other in roots for name in _subfolders(other)}, key=place)
     if not names:
         raise _no_classes(folder)
-    for path in (path for other in roots for path in _visible(other) if is_picture(path)):
-        problems.add(path, "this picture lies beside the class folders and is of no class: move it")
+    for entry in (entry for other in roots for entry in _visible(other) if is_picture(entry)):
+        problems.add(Path(entry), "this picture lies beside the class folders and is of no class: move it")
     found = partial(_pictures, unit_folders=unit_folders, problems=problems)
     by_class = [found(root / name) for name in names]
     others = [path for other in rest for name in names for path in found(other / name)]
     problems.refuse()
     paths = [path for of_class in by_class for path in of_class]
     labels = np.repeat(np.arange(len(names)), [*map(len, by_class)])
-    own = [path.parent.name if path.parent.parent != root else "" for path in paths]
+    own = [path.parent.name if unit_folders and path.parent.parent != root else "" for path in paths]
     return Listing(folder, root, paths, labels, own, others, tuple(names))
 
 
@@ -189,25 +190,27 @@ def _split_folders(folder: Path) -> dict[str, Path]:
     return subfolders
 
 
-def _visible(folder: Path) -> list[Path]:
-    """What is in a folder, sorted, without hidden files."""
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, sorted by name, without hidden files. An entry knows what it is, so no file is asked for it."""
+    with os.scandir(folder) as entries:
+        return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
 def _subfolders(folder: Path) -> dict[str, Path]:
-    return {path.name: path for path in _visible(folder) if path.is_dir()}
+    return {entry.name: folder / entry.name for entry in _visible(folder) if entry.is_dir()}
 
 
 def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path]:
     """The files of one class, sorted. Hidden files and a few known others are passed over; the rest are problems."""
     pictures = []
-    for path in _visible(folder) if folder.is_dir() else []:
-        if path.is_dir() and unit_folders:
+    for entry in _visible(folder) if folder.is_dir() else []:
+        path = folder / entry.name
+        if unit_folders and entry.is_dir():
             pictures += _pictures(path, False, problems)
-        elif is_picture(path):
+        elif is_picture(entry):
             pictures.append(path)
-        elif path.name.casefold() not in _PASSED_OVER:
-            more = ", and a folder of each unit only with `units=folder`" if path.is_dir() else ""
+        elif entry.name.casefold() not in _PASSED_OVER:
+            more = ", and a folder of each unit only with `units=folder`" if entry.is_dir() else ""
             problems.add(path, f"a class folder holds {KINDS} only{more}: move it away")
     return pictures
 

@@ -1,17 +1,23 @@
 """The first step: divide the records, look at them, and list what is wrong."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 from gossamer.data import source
-from gossamer.data import split as splitting
+from gossamer.data.card import meanings
+from gossamer.data.tables import any_card
+from gossamer.data.tables.draft import STEPS
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.kinds import kind_of_records
+from gossamer.lazy import Lazy
 from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened, unquoted
 from gossamer.run.page.steps.facts import draft_of
-from gossamer.run.storage import data_sources
 from gossamer.run.words import plain
 
+splitting: Any = Lazy("gossamer.data.split")  # the first view needs neither, and they take seconds to load
+data_sources: Any = Lazy("gossamer.run.storage.data_sources")
 WINDOW = "window"
 """How `DataSet.pixels` begins where files are read by their own display windows."""
 
@@ -24,11 +30,12 @@ def show(data_set: DataSet, _query: Form) -> Content:
     records, deep, seen = source.Source(data_set.used, labels_key=data_set.labels or None), None, None
     try:
         columns = kind.columns(records, name=data_set.name, header=header)
-        deep = kind.deep_range(records)
+        deep = kind.deep_range(records) if found is None or data_set.pixels else None
         seen = None if found is None else kind.glance(records, found)
     except GossamerError as error:
         problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
+    notes = (note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE))
     return {
         "kind": kind,
         "is_embedded": data_set.data in EMBEDDED,
@@ -37,8 +44,8 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "found": found,
         "seen": seen,
         "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
-        "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
-        "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
+        "notes": [_in_words(note) for note in notes if not note.endswith(tuple(STEPS))],  # the next form asks for those
+        "divided": [count.replace("units", "persons") for count in counts if count.startswith(("train: ", "test: "))],
     }
 
 
@@ -62,7 +69,9 @@ def look(opened: Opened, data_set: DataSet, form: Form) -> str:
 
 
 def units_of(data_set: DataSet) -> str:
-    """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
+    """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures; keys say it too."""
+    if data_set.units and kind_of_records(data_set.data).matched(data_set.units) == "keys":
+        return ""
     if data_set.parts is None or not data_set.units:
         return data_set.units
     if data_set.parts.is_file():
@@ -86,6 +95,12 @@ def pixel_flags(data_set: DataSet) -> list[str]:
 def flag(name: str, value: str) -> list[str]:
     """An option and its value, as words of a command; nothing without a value."""
     return [name, value] if value else []
+
+
+def _in_words(note: str) -> str:
+    """A note without the spelling of facts in a card: `class_names` are class names here."""
+    facts = (name for kind in any_card.CARDS.values() for name in meanings(kind) if "_" in name)
+    return re.sub(rf"\b({'|'.join(facts)})\b", lambda found: found[0].replace("_", " "), note)
 
 
 def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:

@@ -5,7 +5,7 @@ template of the step, and in that of the kind of records.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,19 @@ from typing import Any
 from gossamer.data.card import UNIFORM, meanings
 from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.tables import any_card
-from gossamer.data.tables.card import MEASURED, facts_of_draft
+from gossamer.data.tables.card import MEASURED, TableCard, facts_of_draft
+from gossamer.data.tables.linked.table import LinkedTable
 from gossamer.errors import CardError
 from gossamer.kinds import kind_of
 from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
 from gossamer.run.words import plain
 
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
-"""What the draft measures, besides columns."""
+"""What the draft measures, besides columns and numbers of rows of linked tables."""
+_MOST_ROWS = f"{MEASURED}max_rows"
+"""The largest number of rows of a parent, in the draft of a linked table."""
+_OF_A_TABLE = (*fields(LinkedTable), *(entry for entry in fields(TableCard) if entry.name == "label"))
+"""What is declared of a linked table, besides columns."""
 _ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outside", "decimals", "bins"}
 """Entries of a column that the form asks for or need not show."""
 _MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
@@ -47,7 +52,6 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "stated": stated(draft, card),
         "measured": measured(draft),
         "columns": columns_of(draft, card),
-        "names": [column["name"] for column in draft.get("column", []) if column["kind"] != "key"],
         "declared": bool(card),
     }
 
@@ -65,9 +69,9 @@ def declare(_opened: Opened, data_set: DataSet, form: Form) -> str:
 def all_accepted(draft: Content, card: Content, form: Mapping[str, str]) -> dict[str, str]:
     """The form with the tick of each measured value that no text replaces: the user declares all of them public."""
     ticked = {f"accept.{name}": "1" for name in measured(draft)}
-    for at, column in enumerate(columns_of(draft, card)):
-        ticked |= {f"accept.column.{at}": "1"} if column["measured"] else {}
-        ticked |= {f"column.{at}.missing": "1"} if column["some_missing"] else {}
+    for column in columns_of(draft, card):
+        ticked |= {f"accept.{column['at']}": "1"} if column["measured"] else {}
+        ticked |= {f"{column['at']}.missing": "1"} if column["some_missing"] else {}
     return {**form, **ticked}
 
 
@@ -77,34 +81,45 @@ def problems_of(draft: Content, card: Content, form: Mapping[str, str]) -> dict[
     Arguments: see `card_from`.
     """
     found: dict[str, str] = {}
-    names = [column["name"] for column in columns_of(draft, card)]
+    columns = {(column["table"], column["name"]): column["at"] for column in columns_of(draft, card)}
     repaired = {**form}
-    for _ in range(len(form) + len(names)):
+    for _ in range(len(form) + len(columns)):
         try:
             card_from(draft, card, repaired)
             break
         except CardError as error:
             said = str(error).removeprefix("the card: ")
-        field, problem = _field_of(said, names)
+        field, problem = _field_of(said, columns)
         if field in found or (found and not field):  # what is left follows from what was left out
             break
         found[field] = f"{problem[:1].upper()}{problem[1:].removesuffix('.')}."
         at, _, entry = field.rpartition(".") if field.startswith("column.") else (field, "", "")
         repaired = {key: text for key, text in repaired.items() if key != at and not key.startswith(f"{at}.")}
-        repaired |= {f"accept.{at}": "1"} if at in _IN_A_DRAFT else {}
-        if entry and repaired.get("label") == names[int(at.removeprefix("column."))]:
-            repaired["label"] = ""
+        repaired |= {f"accept.{at}": "1"} if at in measured(draft) else {}
+        left_out = next((name for (_, name), place in columns.items() if entry and place == at), None)
+        chosen = [key for key, text in repaired.items() if key.endswith(("label", "order")) and text == left_out]
+        repaired |= dict.fromkeys(chosen, "")
     return found
 
 
-def _field_of(said: str, names: list[str]) -> tuple[str, str]:
-    """The field of a form that a message of a card is about, and the rest of the message. names: of the columns."""
-    if found := re.match(r"column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): ", said):
-        at = names.index(found["name"][1:-1])
-        return f"column.{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
-    name, _, problem = said.partition(" ")
-    is_fact = any(name.rstrip(":") in meanings(kind) for kind in any_card.CARDS.values())
-    return (name.rstrip(":"), plain(problem)) if is_fact else ("", plain(said))
+def _field_of(said: str, columns: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """The field of a form that a message of a card is about, and the rest of the message.
+
+    Args:
+        said: the message.
+        columns: how the fields of each column begin, by the names of its table and of the column.
+    """
+    in_column = r"(?:table (?P<table>\w+): )?column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): "
+    if found := re.match(in_column, said):
+        at = columns[found["table"] or "", found["name"][1:-1]]
+        return f"{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
+    place, _, problem = re.sub(r"^table (\w+): ", r"table.\1.", said).partition(" ")
+    place = place.rstrip(":")
+    name = place.rpartition(".")[2]
+    if name in (entry.name for entry in _OF_A_TABLE):
+        return place, plain(problem)
+    is_fact = any(name in meanings(kind) for kind in any_card.CARDS.values())
+    return (name, plain(problem)) if is_fact else ("", plain(said))
 
 
 def _declared(data_set: DataSet) -> Content:
@@ -124,27 +139,42 @@ def stated(draft: Content, card: Content) -> dict[str, str]:
         draft: its facts.
         card: the facts that are declared now; empty: none.
     """
-    return {name: _text(value) for name, value in _kept(draft, card).items()}
+    of_tables = {
+        f"table.{table}.{name}": value
+        for table, own, before in _tables(draft, card)
+        for name, value in _kept(own, before).items()
+    }
+    return {name: _text(value) for name, value in (of_tables | _kept(draft, card)).items()}
 
 
 def measured(draft: Content) -> dict[str, str]:
     """Return what the draft has measured of the whole data set, as text."""
-    return {name: _text(draft[name]) for name in _IN_A_DRAFT if name in draft}
+    return {name: _text(value) for name, value in _measured(draft).items()}
+
+
+def _measured(draft: Content) -> dict[str, Any]:
+    """The same as values, by the names of their fields."""
+    rows = {f"table.{name}.max_rows": own[_MOST_ROWS] for name, own, _ in _tables(draft, {}) if _MOST_ROWS in own}
+    return {name: draft[name] for name in _IN_A_DRAFT if name in draft} | rows
 
 
 def columns_of(draft: Content, card: Content) -> list[dict[str, Any]]:
-    """Return each column of a table as the form shows it. Texts are empty where nothing is declared or measured.
+    """Return each column of all tables as the form shows it. Texts are empty where nothing is declared or measured.
 
-    `some_missing` says that values are missing in the records, which is measured too. `other` has the entries that the form
-    does not ask for, in words. Arguments: see `stated`.
+    `table` names the table of linked ones. `at` is how the fields of the column begin. `drafted` and `declared` are its entries
+    in the draft and in the card. `some_missing` says that values are
+    missing in the records, which is measured too. `other` has the entries that the form does not ask for, in words. Arguments:
+    see `stated`.
     """
-    declared = {column["name"]: column for column in card.get("column", [])}
-    dropped = draft.get("drop", {}) | card.get("drop", {})
-    drafted = [*draft.get("column", []), *({"name": name, "kind": ""} for name in dropped)]
-    return [
-        _column(column, declared.get(column["name"], {"kind": ""} if card else None), dropped.get(column["name"], ""))
-        for column in drafted
-    ]
+    found: list[dict[str, Any]] = []
+    for table, own, before in _tables(draft, card):
+        declared = {column["name"]: column for column in before.get("column", [])}
+        dropped = own.get("drop", {}) | before.get("drop", {})
+        for column in [*own.get("column", []), *({"name": name, "kind": ""} for name in dropped)]:
+            now = declared.get(column["name"], {"kind": ""} if before else None)
+            shown = _column(column, now, dropped.get(column["name"], ""))
+            found.append(shown | {"table": table, "at": f"column.{len(found)}", "drafted": column, "declared": now})
+    return found
 
 
 def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_card.AnyCard:
@@ -158,40 +188,60 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
     Raises:
         CardError: a fact that is missing or makes no sense.
     """
-    facts = _kept(draft, card)
-    for entry in fields(any_card.card_class(draft)):
-        name, text = entry.name, form.get(entry.name, "").strip()
-        is_measured = name in _IN_A_DRAFT
-        if text or (name in form and not is_measured):
-            facts[name] = _value(entry, text)
-        elif is_measured and f"accept.{name}" in form:
-            facts[name] = draft[name]
-        elif is_measured:
-            raise CardError(f"{name}: write what may be public, or accept the measured value.")
-    if columns := columns_of(draft, card):
-        before = {column["name"]: column for column in card.get("column", [])}
-        drafted = {column["name"]: column for column in draft["column"]}
-        facts["column"] = [
-            _declared_column(name, f"column.{at}", form, drafted.get(name, {}), before.get(name, {}))
-            for at, name in enumerate(column["name"] for column in columns)
-            if form.get(f"column.{at}.kind", "").strip()
+    facts = _kept(draft, card) | _answered(fields(any_card.card_class(draft)), draft, form)
+    columns = columns_of(draft, card)
+    for table, own, before in _tables(draft, card):
+        chosen = [
+            column for column in columns if column["table"] == table and form.get(f"{column['at']}.kind", "").strip()
         ]
+        entries = {"column": [_declared_column(column, form) for column in chosen]}
+        if table:
+            links = _kept(own, before) | _answered(_OF_A_TABLE, draft, form, f"table.{table}.")
+            facts.setdefault("table", {})[table] = {key: value for key, value in links.items() if value != ""} | entries
+        elif columns:
+            facts |= entries
     return any_card.card_from(facts)
 
 
+def _answered(
+    entries: Iterable[Field[Any]], draft: Content, form: Mapping[str, str], before: str = ""
+) -> dict[str, Any]:
+    """The facts that a form answers. before: how the names of its fields begin. Raises CardError: a measured one is open."""
+    facts, known = dict[str, Any](), _measured(draft)
+    for entry in entries:
+        name = f"{before}{entry.name}"
+        text, is_measured = form.get(name, "").strip(), name in known
+        if is_measured and not text and f"accept.{name}" not in form:
+            raise CardError(f"{name}: write what may be public, or accept the measured value.")
+        if text or (name in form and not is_measured):
+            facts[entry.name] = _value(entry, text)
+        elif is_measured:
+            facts[entry.name] = known[name]
+    return facts
+
+
+def _tables(draft: Content, card: Content) -> list[tuple[str, Content, Content]]:
+    """Each table, with its facts in the draft and in the card. One that is linked to no other has no name."""
+    if "table" not in draft:
+        return [("", draft, card)]
+    return [(name, own, card.get("table", {}).get(name, {})) for name, own in draft["table"].items()]
+
+
 def _kept(draft: Content, card: Content) -> dict[str, Any]:
-    """The facts on the whole data set that hold where the form says nothing else."""
+    """The facts on the whole data set, or on a linked table, that hold where the form says nothing else."""
     rest = {name: value for name, value in draft.items() if name not in _IN_A_DRAFT} | dict(card)
-    return {name: value for name, value in rest.items() if name not in ("column", "drop")}
+    left_out = ("column", "drop", "table", _MOST_ROWS)
+    return {name: value for name, value in rest.items() if name not in left_out}
 
 
-def _declared_column(name: str, at: str, form: Mapping[str, str], drafted: Content, before: Content) -> dict[str, Any]:
-    """The entries of a column that the form keeps. at: how its names in the form begin. before: as it was declared."""
+def _declared_column(column: Content, form: Mapping[str, str]) -> dict[str, Any]:
+    """The entries of a column that the form keeps. column: see `columns_of`."""
+    at, drafted = column["at"], column["drafted"]
     texts = {key.removeprefix(f"{at}."): text.strip() for key, text in form.items() if key.startswith(f"{at}.")}
-    kind, known = texts["kind"], before or drafted
+    kind, known = texts["kind"], column["declared"] or drafted
     entries = {
         **{key: value for key, value in known.items() if known["kind"] == kind and not key.startswith(MEASURED)},
-        "name": name,
+        "name": column["name"],
         "kind": kind,
     }
     if kind in GENERATED:

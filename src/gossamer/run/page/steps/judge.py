@@ -5,6 +5,7 @@ from contextlib import suppress
 from gossamer.data.source import Source
 from gossamer.errors import GossamerError
 from gossamer.kinds import kind_of
+from gossamer.privacy.certificate import certificate
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.report import html
@@ -33,6 +34,7 @@ def show(data_set: DataSet, query: Form) -> Content:
         "kind": kind,
         "has_test": data_set.is_divided or data_set.parts is not None,
         "seen": seen,
+        "score": certificate.Certificate.load(folder.path).figures.get("score", {}).get("statement", ""),
         **html.metrics(folder, config["card"]),
         "attacks": html.attacks(folder.file(run_folder.ATTACKS)),
         "report": folder.file(run_folder.REPORT).is_file(),

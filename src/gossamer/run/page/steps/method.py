@@ -4,11 +4,14 @@ import shlex
 
 from gossamer.data.tables import any_card
 from gossamer.errors import RequestError
+from gossamer.kinds import kind_of
+from gossamer.methods.registry import AUTO
 from gossamer.run.page.opened import Content, DataSet, Form
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.page.steps.protection import asked
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.recommend.recommend import Advice
+from gossamer.run.report import promise
 
 SHOWN = ("digits", "letters")
 """What the records may show, as `recommend --pictures` takes it."""
@@ -23,9 +26,10 @@ def show(data_set: DataSet, query: Form) -> Content:
     advice = advised(data_set, query)
     return {
         "decided": True,
-        "outlook": advice.outlook,
+        "outlook": [advice.outlook[0].replace(f"{delta:g}", promise.all_digits(delta)), *advice.outlook[1:]],
         "epsilon": f"{epsilon:g}",
         "delta": f"{delta:g}",
+        "automatic": AUTO if kind_of(card).looks_for else "",
         "candidates": advice.ranked,
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
@@ -50,7 +54,7 @@ def command_for(data_set: DataSet, query: Form, out: str) -> list[str]:
         RequestError: if `recommend` does not offer the method.
     """
     advice, method = advised(data_set, query), query.get("method", "")
-    commands = {each.method: each.command for each in advice.ranked}
+    commands = {AUTO: advice.automatic} | {each.method: each.command for each in advice.ranked}
     if method not in commands:
         raise RequestError("This method does not suit these records. Choose one of the methods on the page.")
     words = shlex.split(commands[method])[1:]

@@ -7,7 +7,7 @@ from gossamer.data.tables import any_card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError
 from gossamer.run.budget import budget as spending
-from gossamer.run.page.opened import Content, DataSet, Form, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
 
@@ -38,6 +38,10 @@ def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Limit the total epsilon of all runs."""
     given = Form({"epsilon": form.get("limit", ""), "delta": form.get("delta", "")})
     epsilon, delta = asked(any_card.load_card(data_set.card), given)
+    before = used(data_set)
+    if "larger" not in form and before and any(epsilon > each.epsilon for each in before.account.limits):
+        problem = "Tick the box if a larger limit is meant: earlier plans for these records then no longer hold."
+        raise FormError("This limit is larger than the present one.", {"limit": problem})
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta, force="larger" in form)
     return f"protection?{chosen(form)}"
 
@@ -88,4 +92,4 @@ def _known(card: AnyCard, epsilon: float, delta: float) -> str:
     if card.has_public:
         return ""
     ranked = advising.recommend(card, epsilon=epsilon, delta=delta).ranked
-    return ranked[0].notes[-1] if ranked and ranked[0].notes else ""
+    return ranked[0].notes[0] if ranked and ranked[0].notes else ""
