@@ -16,6 +16,8 @@ MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
 DECAYS = 3
 """Values from which the first and the last merged value decay."""
+CLEAR = 2
+"""Rows stand out if they are so many standard deviations of their noise."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,15 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     ordered, other = (fine.variance(k, k + 1) for k in (0, fine.in_order))
     noise = np.where(np.arange(len(noisy)) < fine.in_order, ordered, other)
     groups = [np.flatnonzero(merged == value) for value in range(len(total))]
-    expected = _smooth(total, groups, fine.in_order)
+    within = [_with_rows(fine, own) for own in groups]
+    expected = _smooth(total, within, fine)
     for _ in range(PASSES):
         spikes = np.where(_stand_out(noisy - expected, noise), noisy - expected, 0)
-        for own, most in zip(groups, total, strict=True):
-            spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
-        expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
+        held, of_spikes = (np.bincount(merged, each) for each in (spikes, noise * (spikes > 0)))
+        rest = (total - held).clip(1e-9)
+        rest *= (1 - (fine.sums(merged)[1].numpy() + of_spikes) / rest**2).clip(0)
+        spikes *= ((total - rest) / held.clip(1e-9))[merged]
+        expected = _smooth(total - np.bincount(merged, spikes), within, fine)
     for own in groups:
         if own[-1] < fine.in_order:
             expected[own] = _concentrated(fine, own, noisy[own] - spikes[own], expected[own])
@@ -116,6 +121,36 @@ def _stand_out(off: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.asarray(chances <= allowed[np.sort(chances) <= allowed].max(initial=0))
 
 
+def _counted(fine: FineCounts, own: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the counted groups of neighbouring values begin, how long they are, and the variances of their noise.
+
+    int64 [groups], int64 [groups], float64 [groups]. There are at most about MOST_GROUPS: of more, some are joined.
+    """
+    width = max(1, fine.width)
+    width *= -(-len(own) // (MOST_GROUPS * width))
+    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
+    ends = np.append(begins[1:], len(own))
+    variances = [fine.variance(int(own[a]), int(own[b - 1]) + 1) for a, b in zip(begins, ends, strict=True)]
+    return begins, ends - begins, np.array(variances)
+
+
+def _with_rows(fine: FineCounts, own: np.ndarray) -> np.ndarray:
+    """The values of a merged value that may have rows: a tail ends with the last run of counted groups that stands out."""
+    last = own[-1] == fine.in_order - 1
+    if own[-1] >= fine.in_order or last == (own[0] == 0):
+        return own
+    begins, lengths, variances = _counted(fine, own)
+    outward = slice(None, None, 1 if last else -1)
+    sums, noise = (
+        np.append(0, np.cumsum(each[outward]))
+        for each in (np.add.reduceat(fine.counts.numpy()[own], begins), variances)
+    )
+    runs = np.triu(sums - sums[:, None] >= CLEAR * np.sqrt(abs(noise - noise[:, None])), 1)
+    farthest = runs[np.flatnonzero(runs.any(1)).max(initial=0)]
+    kept = lengths[outward][: max(1, farthest.argmax())].sum()
+    return own[:kept] if last else own[-kept:]
+
+
 def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """Counts of the values of a merged value, where a run of its counted groups may have more of the rows, or less.
 
@@ -129,17 +164,14 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
         noisy: their counts, [n].
         smooth: what is expected of them, [n].
     """
-    width = max(1, fine.width)
-    width *= -(-len(own) // (MOST_GROUPS * width))
-    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
-    lengths = np.diff(np.append(begins, len(own)))
-    variances = [fine.variance(int(own[k]), int(own[k]) + int(n)) for k, n in zip(begins, lengths, strict=True)]
+    begins, lengths, variances = _counted(fine, own)
     counted, expected = np.add.reduceat(noisy, begins), np.add.reduceat(smooth, begins)
     first, last = (ends[:, None] for ends in np.triu_indices(len(begins)))
     inside = (first <= np.arange(len(begins))) & (np.arange(len(begins)) <= last)
     is_all, total = inside.all(1), smooth.sum()
     prior = inside @ expected
-    kept = np.where(is_all, total, (inside @ counted).clip(0, total))
+    kept = (inside @ counted).clip(0, total)
+    kept = np.where(is_all | (total - kept < CLEAR * np.sqrt(~inside @ variances)), total, kept)
     within, without = kept / prior.clip(1e-9), (total - kept) / (total - prior).clip(1e-9)
     factors = np.where(inside, within[:, None], without[:, None])
     off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
@@ -149,10 +181,10 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
     return found
 
 
-def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:
+def _smooth(rows: np.ndarray, groups: list[np.ndarray], fine: FineCounts) -> np.ndarray:
     """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]"""
-    ordered = [k for k, own in enumerate(groups) if own[-1] < in_order]
-    found = np.zeros(sum(map(len, groups)))
+    ordered = [k for k, own in enumerate(groups) if own[-1] < fine.in_order]
+    found = np.zeros(len(fine.counts))
     for own, most in zip(groups, rows, strict=True):
         found[own] = most / len(own)
     for k, own in zip(ordered, _in_order(rows[ordered], [len(groups[k]) for k in ordered]), strict=True):
