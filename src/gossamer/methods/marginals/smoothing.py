@@ -91,11 +91,13 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     groups = [np.flatnonzero(merged == value) for value in range(len(total))]
     within = [_with_rows(fine, own) for own in groups]
     expected = _smooth(total, within, fine)
+    of_sums = fine.sums(merged)[1].numpy()
+    of_sums -= of_sums**2 / max(of_sums.sum(), 1e-9)  # the number of all rows is known well
     for _ in range(PASSES):
         spikes = np.where(_stand_out(noisy - expected, noise), noisy - expected, 0)
         held, of_spikes = (np.bincount(merged, each) for each in (spikes, noise * (spikes > 0)))
         rest = (total - held).clip(1e-9)
-        rest *= (1 - (fine.sums(merged)[1].numpy() + of_spikes) / rest**2).clip(0)
+        rest *= (1 - (of_sums + of_spikes) / rest**2).clip(0)
         spikes *= ((total - rest) / held.clip(1e-9))[merged]
         expected = _smooth(total - np.bincount(merged, spikes), within, fine)
     for own in groups:
