@@ -14,8 +14,6 @@ FALSE, PASSES = 0.003, 3
 """Of the counts that stand for themselves, about so many do by noise alone. They are looked for in so many passes."""
 MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
-DECAYS = 3
-"""Values from which the first and the last merged value decay."""
 CLEAR = 2
 """Rows stand out if they are so many standard deviations of their noise."""
 
@@ -58,11 +56,9 @@ class FineCounts:
 
     def sums(self, merged: Tensor) -> tuple[Tensor, Tensor]:
         """The counts of merged values, and the variance of the noise on each. merged: int64 [values]."""
-        variances = [
-            sum(self.variance(int(run[0]), int(run[-1]) + 1) for run in _runs(np.flatnonzero(merged == value)))
-            for value in range(int(merged.max()) + 1)
-        ]
-        return torch.bincount(merged, self.counts), torch.tensor(variances).double()
+        firsts = np.append(0, np.flatnonzero(np.diff(merged)) + 1)
+        variances = [*map(self.variance, firsts.tolist(), [*firsts[1:].tolist(), len(merged)])]
+        return torch.bincount(merged, self.counts), torch.bincount(merged[firsts], torch.tensor(variances).double())
 
 
 def group_map(size: int, in_order: int, count: int) -> Tensor:
@@ -142,14 +138,10 @@ def _with_rows(fine: FineCounts, own: np.ndarray) -> np.ndarray:
     if own[-1] >= fine.in_order or last == (own[0] == 0):
         return own
     begins, lengths, variances = _counted(fine, own)
-    outward = slice(None, None, 1 if last else -1)
-    sums, noise = (
-        np.append(0, np.cumsum(each[outward]))
-        for each in (np.add.reduceat(fine.counts.numpy()[own], begins), variances)
-    )
+    each = np.stack([np.add.reduceat(fine.counts.numpy()[own], begins), variances, lengths])
+    sums, noise, values = np.pad(each[:, :: 1 if last else -1], ((0, 0), (1, 0))).cumsum(1)
     runs = np.triu(sums - sums[:, None] >= CLEAR * np.sqrt(abs(noise - noise[:, None])), 1)
-    farthest = runs[np.flatnonzero(runs.any(1)).max(initial=0)]
-    kept = lengths[outward][: max(1, farthest.argmax())].sum()
+    kept = int(values[max(1, runs[np.flatnonzero(runs.any(1)).max(initial=0)].argmax())])
     return own[:kept] if last else own[-kept:]
 
 
@@ -179,41 +171,27 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
     off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
     prior[is_all] = max(prior[~is_all].sum(), 1e-9)
     weights = prior * np.exp((off.min() - off) / 2)
-    found: np.ndarray = smooth * (weights / weights.sum() @ factors).repeat(lengths)
-    return found
+    return np.asarray(smooth * (weights / weights.sum() @ factors).repeat(lengths))
 
 
 def _smooth(rows: np.ndarray, groups: list[np.ndarray], fine: FineCounts) -> np.ndarray:
-    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]"""
-    ordered = [k for k, own in enumerate(groups) if own[-1] < fine.in_order]
-    found = np.zeros(len(fine.counts))
-    for own, most in zip(groups, rows, strict=True):
-        found[own] = most / len(own)
-    for k, own in zip(ordered, _in_order(rows[ordered], [len(groups[k]) for k in ordered]), strict=True):
-        found[groups[k]] = rows[k] * own
-    return found
+    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]
 
-
-def _runs(positions: np.ndarray) -> list[np.ndarray]:
-    """Divided where neighbours are missing."""
-    return np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-
-
-def _in_order(rows: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
-    """Smooth shares of the values within each of some neighbouring merged values. rows, lengths: of each."""
-    density, found = rows / lengths, []
-    centres = np.cumsum(lengths) - np.array(lengths) / 2
-    rises = np.diff(density) / np.diff(centres)
-    for k, n in enumerate(lengths):
-        first, last = k == 0, k == len(lengths) - 1
-        own = np.ones(n)
-        if first != last and n >= DECAYS:
+    The groups of values in an order come first, in their order.
+    """
+    found, count = np.zeros(len(fine.counts)), sum(own[-1] < fine.in_order for own in groups)
+    lengths = np.array([*map(len, groups)])
+    density = rows / lengths
+    rises = np.diff(density) / np.diff(np.cumsum(lengths) - lengths / 2)
+    for k, (own, n) in enumerate(zip(groups, lengths, strict=True)):
+        shape, first, last = np.ones(n), k == 0, k == count - 1
+        if k < count and first != last:
             beside = 1 if first else k - 1
-            own = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
-        elif not first and not last and rises[k - 1] * rises[k] > 0:
+            shape = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
+        elif 0 < k < count - 1 and rises[k - 1] * rises[k] > 0:
             rise = min(rises[k - 1 : k + 1], key=abs)
-            own = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
-        found.append(own / own.sum())
+            shape = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
+        found[own] = rows[k] * shape / shape.sum()
     return found
 
 
