@@ -135,7 +135,7 @@ def _counted(fine: FineCounts, own: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 def _with_rows(fine: FineCounts, own: np.ndarray) -> np.ndarray:
     """The values of a merged value that may have rows: a tail ends with the last run of counted groups that stands out."""
     last = own[-1] == fine.in_order - 1
-    if own[-1] >= fine.in_order or last == (own[0] == 0):
+    if not fine.width or own[-1] >= fine.in_order or last == (own[0] == 0):
         return own
     begins, lengths, variances = _counted(fine, own)
     each = np.stack([np.add.reduceat(fine.counts.numpy()[own], begins), variances, lengths])
