@@ -64,7 +64,14 @@ class PeerFailed(Exception):
 
 
 def samples(
-    peer: Peer, data: Dataset, epsilon: float, seed: int, settings: Mapping[str, Any], environments: Path, log: Path
+    peer: Peer,
+    data: Dataset,
+    epsilon: float,
+    seed: int,
+    settings: Mapping[str, Any],
+    environments: Path,
+    log: Path,
+    limit: float | None = None,
 ) -> tuple[np.ndarray, dict[str, float]]:
     """As many samples as rows that were seen, int [N, columns], and the CPU and wall seconds of training and sampling.
 
@@ -76,6 +83,7 @@ def samples(
         settings: in place of those of the peer.
         environments: folder with an environment for each package.
         log: file for the peer's output, which shows how far it is.
+        limit: seconds after which it is stopped.
 
     Raises:
         PeerFailed: it ended without samples.
@@ -87,13 +95,17 @@ def samples(
         python = environments / peer.package / "bin" / "python"
         words = [python, peer.script, task, made, peer.method, epsilon, seed, chosen]
         with log.open("w") as output:
-            ended = subprocess.run(
-                [str(word) for word in words],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | ONE_THREAD,
-                check=False,
-            )
+            try:
+                ended = subprocess.run(
+                    [str(word) for word in words],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | ONE_THREAD,
+                    check=False,
+                    timeout=limit,
+                )
+            except subprocess.TimeoutExpired:
+                raise PeerFailed(f"not ended within {limit:g} s") from None
         if ended.returncode or not made.exists():
             raise PeerFailed((log.read_text().strip().splitlines() or ["no output"])[-1])
         with np.load(made) as file:

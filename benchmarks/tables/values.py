@@ -172,6 +172,7 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
             run["settings"],
             asked.environments,
             log,
+            asked.limit,
         )
         return to_numbers(codes, data.card, seed=seed), {"cpu": seconds["cpu"]}
     start = time.process_time()
@@ -314,6 +315,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--held-out", action="store_true", help="compare with a quarter that methods do not get")
     options.add_argument("--judge", type=Path, metavar="PYTHON", help="with SDMetrics; default: no quality score")
     options.add_argument("--environments", type=Path, default=Path("build/peers"))
+    options.add_argument("--limit", type=float, metavar="SECONDS", help="stop a peer after so long; default: never")
     options.add_argument("--logs", type=Path, default=Path("build/tables"))
     options.add_argument("-o", "--output", type=Path, default=Path("build/tables/values.jsonl"), metavar="FILE")
     return options

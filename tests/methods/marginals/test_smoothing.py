@@ -178,6 +178,45 @@ def test_noise_puts_no_rows_far_from_all_others() -> None:
     assert np.mean(far) < 0.1
 
 
+def test_noise_beside_a_value_with_all_rows_is_no_rows() -> None:
+    """9,900 zeros and nothing from 1 to 20, a noise of 40: before, noise alone put 0.6 % of the rows far from zero."""
+    true = np.append(9_900.0, np.zeros(20))
+    made = [
+        shares(FineCounts(noisy(true, 40.0, seed), 40.0, 21), torch.zeros(21).long(), torch.tensor([9_900.0]))
+        for seed in range(40)
+    ]
+    assert np.mean([float(1 - each[0] / each.sum()) for each in made]) < 0.001
+
+
+def test_a_tail_ends_where_its_groups_no_longer_stand_out() -> None:
+    """1,500 rows in 21 of the 30 groups of a last merged value, each with a noise of 26: a decay alone goes on to the bound."""
+    groups, merged = group_map(960, 960, 32), (torch.arange(960) >= 60).long()
+    true = torch.where(torch.arange(960) < 60, 20.0, torch.where(torch.arange(960) < 700, 1_500 / 640, 0.0)).double()
+    beyond = []
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        counts, sums = (
+            each + 26 * torch.randn(len(each), generator=random).double()
+            for each in (true, torch.bincount(groups, true))
+        )
+        fine = FineCounts(counts, 26.0, 960).with_groups(sums, groups)
+        made = shares(fine, merged, torch.tensor([1_200.0, 1_500.0]).double())
+        beyond.append(float(made[760:].sum() / made[60:].sum()))
+    assert np.median(beyond) < 1e-6, "without an end, 0.007"
+    assert np.mean(beyond) < 0.004, "without an end, 0.009"
+
+
+def test_a_rare_value_at_the_end_of_a_list_stays() -> None:
+    """50 of 32,000 rows have the first of 16 values, with a noise of 30."""
+    true = np.append([50.0, 170.0], np.full(14, 2_270.0))
+    merged = torch.tensor([0, 0, *range(1, 15)])
+    found = []
+    for seed in range(10):
+        fine = FineCounts(noisy(true, 30.0, seed), 30.0, 16)
+        found.append(float(shares(fine, merged, torch.bincount(merged, torch.from_numpy(true)))[0]))
+    assert min(found) > 5
+
+
 def test_a_model_without_rows_in_a_merged_value_still_has_shares() -> None:
     made = shares(FineCounts(torch.zeros(6).double(), 5.0, 4), torch.tensor([0, 0, 0, 1, 2, 2]), torch.zeros(3))
     assert bool((made > 0).all())

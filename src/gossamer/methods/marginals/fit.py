@@ -9,7 +9,6 @@ Its dual has a number t for each measured cell. It minimises N log Z(t) - <t, y>
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,21 +22,6 @@ MEMORY = 20
 """Pairs of steps that L-BFGS keeps."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted distribution.
-
-    Args:
-        tree: its cliques.
-        marginals: the probabilities of their cells, float64.
-        duals: the t of all measured cells, [m]: where the next fit begins.
-    """
-
-    tree: JunctionTree
-    marginals: list[Tensor]
-    duals: Tensor
-
-
 def fit(
     measured: Sequence[Measurement],
     tree: JunctionTree,
@@ -46,7 +30,7 @@ def fit(
     smoothing: float,
     iterations: int,
     duals: Tensor | None = None,
-) -> Fitted:
+) -> tuple[list[Tensor], Tensor]:
     """Minimise the dual by L-BFGS, in float64.
 
     Args:
@@ -56,6 +40,9 @@ def fit(
         smoothing: s. At 1 the counts have the weight that their variances give; below, more.
         iterations: steps of L-BFGS, at most.
         duals: of the first measurements, from an earlier fit.
+
+    Returns:
+        The probabilities of the cells of the tree's cliques, and the t of all measured cells, [m], where the next fit begins.
     """
     homes = [tree.home(clique) for clique, _, _ in measured]
     counts = torch.cat([noisy.flatten() for _, noisy, _ in measured])
@@ -84,4 +71,4 @@ def fit(
     limits = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 1e-12, "gtol": 1e-3}
     best = minimize(objective, begin, jac=True, method="L-BFGS-B", options=limits)
     t = torch.from_numpy(best.x) * scale
-    return Fitted(tree, tree.marginals(potentials(t)), t)
+    return tree.marginals(potentials(t)), t

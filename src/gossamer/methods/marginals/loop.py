@@ -199,7 +199,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
     config, net = run.config, state.net
     tree = JunctionTree.over([clique for clique, _, _ in state.measured], net.sizes, net.label)
     last = state.phase == "training" and state.step == 2 * config.rounds - 1
-    fitted = fit(
+    probabilities, state.duals = fit(
         state.measured,
         tree,
         total=state.total,
@@ -207,14 +207,13 @@ def fit_all(run: Run[Config], state: "State") -> None:
         iterations=config.iterations if last else -(-config.iterations // 3),  # a rough model is enough to choose by
         duals=state.duals,
     )
-    net.take(tree, fitted.marginals)
+    net.take(tree, probabilities)
     shares = []
-    for fine, bins, own, probabilities in zip(state.fine, state.bins, net.maps, net.alone, strict=True):
-        found = smoothing.shares(FineCounts(*fine), of_bins(bins, own), probabilities * state.total)
+    for fine, bins, own, alone in zip(state.fine, state.bins, net.maps, net.alone, strict=True):
+        found = smoothing.shares(FineCounts(*fine), of_bins(bins, own), alone * state.total)
         shares.append((found / torch.bincount(bins))[bins])
     net.merge(net.maps, shares)
     net.keep(state.measured)
-    state.duals = fitted.duals
 
 
 @dataclass

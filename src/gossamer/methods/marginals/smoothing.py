@@ -14,8 +14,8 @@ FALSE, PASSES = 0.003, 3
 """Of the counts that stand for themselves, about so many do by noise alone. They are looked for in so many passes."""
 MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
-DECAYS = 3
-"""Values from which the first and the last merged value decay."""
+CLEAR = 2
+"""Rows stand out if they are so many standard deviations of their noise."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,9 @@ class FineCounts:
 
     def sums(self, merged: Tensor) -> tuple[Tensor, Tensor]:
         """The counts of merged values, and the variance of the noise on each. merged: int64 [values]."""
-        variances = [
-            sum(self.variance(int(run[0]), int(run[-1]) + 1) for run in _runs(np.flatnonzero(merged == value)))
-            for value in range(int(merged.max()) + 1)
-        ]
-        return torch.bincount(merged, self.counts), torch.tensor(variances).double()
+        firsts = np.append(0, np.flatnonzero(np.diff(merged)) + 1)
+        variances = [*map(self.variance, firsts.tolist(), [*firsts[1:].tolist(), len(merged)])]
+        return torch.bincount(merged, self.counts), torch.bincount(merged[firsts], torch.tensor(variances).double())
 
 
 def group_map(size: int, in_order: int, count: int) -> Tensor:
@@ -87,12 +85,17 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     ordered, other = (fine.variance(k, k + 1) for k in (0, fine.in_order))
     noise = np.where(np.arange(len(noisy)) < fine.in_order, ordered, other)
     groups = [np.flatnonzero(merged == value) for value in range(len(total))]
-    expected = _smooth(total, groups, fine.in_order)
+    within = [_with_rows(fine, own) for own in groups]
+    expected = _smooth(total, within, fine)
+    of_sums = fine.sums(merged)[1].numpy()
+    of_sums -= of_sums**2 / max(of_sums.sum(), 1e-9)  # the number of all rows is known well
     for _ in range(PASSES):
         spikes = np.where(_stand_out(noisy - expected, noise), noisy - expected, 0)
-        for own, most in zip(groups, total, strict=True):
-            spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
-        expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
+        held, of_spikes = (np.bincount(merged, each) for each in (spikes, noise * (spikes > 0)))
+        rest = (total - held).clip(1e-9)
+        rest *= (1 - (of_sums + of_spikes) / rest**2).clip(0)
+        spikes *= ((total - rest) / held.clip(1e-9))[merged]
+        expected = _smooth(total - np.bincount(merged, spikes), within, fine)
     for own in groups:
         if own[-1] < fine.in_order:
             expected[own] = _concentrated(fine, own, noisy[own] - spikes[own], expected[own])
@@ -116,6 +119,32 @@ def _stand_out(off: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.asarray(chances <= allowed[np.sort(chances) <= allowed].max(initial=0))
 
 
+def _counted(fine: FineCounts, own: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the counted groups of neighbouring values begin, how long they are, and the variances of their noise.
+
+    int64 [groups], int64 [groups], float64 [groups]. There are at most about MOST_GROUPS: of more, some are joined.
+    """
+    width = max(1, fine.width)
+    width *= -(-len(own) // (MOST_GROUPS * width))
+    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
+    ends = np.append(begins[1:], len(own))
+    variances = [fine.variance(int(own[a]), int(own[b - 1]) + 1) for a, b in zip(begins, ends, strict=True)]
+    return begins, ends - begins, np.array(variances)
+
+
+def _with_rows(fine: FineCounts, own: np.ndarray) -> np.ndarray:
+    """The values of a merged value that may have rows: a tail ends with the last run of counted groups that stands out."""
+    last = own[-1] == fine.in_order - 1
+    if not fine.width or own[-1] >= fine.in_order or last == (own[0] == 0):
+        return own
+    begins, lengths, variances = _counted(fine, own)
+    each = np.stack([np.add.reduceat(fine.counts.numpy()[own], begins), variances, lengths])
+    sums, noise, values = np.pad(each[:, :: 1 if last else -1], ((0, 0), (1, 0))).cumsum(1)
+    runs = np.triu(sums - sums[:, None] >= CLEAR * np.sqrt(abs(noise - noise[:, None])), 1)
+    kept = int(values[max(1, runs[np.flatnonzero(runs.any(1)).max(initial=0)].argmax())])
+    return own[:kept] if last else own[-kept:]
+
+
 def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """Counts of the values of a merged value, where a run of its counted groups may have more of the rows, or less.
 
@@ -129,57 +158,40 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
         noisy: their counts, [n].
         smooth: what is expected of them, [n].
     """
-    width = max(1, fine.width)
-    width *= -(-len(own) // (MOST_GROUPS * width))
-    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
-    lengths = np.diff(np.append(begins, len(own)))
-    variances = [fine.variance(int(own[k]), int(own[k]) + int(n)) for k, n in zip(begins, lengths, strict=True)]
+    begins, lengths, variances = _counted(fine, own)
     counted, expected = np.add.reduceat(noisy, begins), np.add.reduceat(smooth, begins)
     first, last = (ends[:, None] for ends in np.triu_indices(len(begins)))
     inside = (first <= np.arange(len(begins))) & (np.arange(len(begins)) <= last)
     is_all, total = inside.all(1), smooth.sum()
     prior = inside @ expected
-    kept = np.where(is_all, total, (inside @ counted).clip(0, total))
+    kept = (inside @ counted).clip(0, total)
+    kept = np.where(is_all | (total - kept < CLEAR * np.sqrt(~inside @ variances)), total, kept)
     within, without = kept / prior.clip(1e-9), (total - kept) / (total - prior).clip(1e-9)
     factors = np.where(inside, within[:, None], without[:, None])
     off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
     prior[is_all] = max(prior[~is_all].sum(), 1e-9)
     weights = prior * np.exp((off.min() - off) / 2)
-    found: np.ndarray = smooth * (weights / weights.sum() @ factors).repeat(lengths)
-    return found
+    return np.asarray(smooth * (weights / weights.sum() @ factors).repeat(lengths))
 
 
-def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:
-    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]"""
-    ordered = [k for k, own in enumerate(groups) if own[-1] < in_order]
-    found = np.zeros(sum(map(len, groups)))
-    for own, most in zip(groups, rows, strict=True):
-        found[own] = most / len(own)
-    for k, own in zip(ordered, _in_order(rows[ordered], [len(groups[k]) for k in ordered]), strict=True):
-        found[groups[k]] = rows[k] * own
-    return found
+def _smooth(rows: np.ndarray, groups: list[np.ndarray], fine: FineCounts) -> np.ndarray:
+    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]
 
-
-def _runs(positions: np.ndarray) -> list[np.ndarray]:
-    """Divided where neighbours are missing."""
-    return np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-
-
-def _in_order(rows: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
-    """Smooth shares of the values within each of some neighbouring merged values. rows, lengths: of each."""
-    density, found = rows / lengths, []
-    centres = np.cumsum(lengths) - np.array(lengths) / 2
-    rises = np.diff(density) / np.diff(centres)
-    for k, n in enumerate(lengths):
-        first, last = k == 0, k == len(lengths) - 1
-        own = np.ones(n)
-        if first != last and n >= DECAYS:
+    The groups of values in an order come first, in their order.
+    """
+    found, count = np.zeros(len(fine.counts)), sum(own[-1] < fine.in_order for own in groups)
+    lengths = np.array([*map(len, groups)])
+    density = rows / lengths
+    rises = np.diff(density) / np.diff(np.cumsum(lengths) - lengths / 2)
+    for k, (own, n) in enumerate(zip(groups, lengths, strict=True)):
+        shape, first, last = np.ones(n), k == 0, k == count - 1
+        if k < count and first != last:
             beside = 1 if first else k - 1
-            own = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
-        elif not first and not last and rises[k - 1] * rises[k] > 0:
+            shape = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
+        elif 0 < k < count - 1 and rises[k - 1] * rises[k] > 0:
             rise = min(rises[k - 1 : k + 1], key=abs)
-            own = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
-        found.append(own / own.sum())
+            shape = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
+        found[own] = rows[k] * shape / shape.sum()
     return found
 
 
