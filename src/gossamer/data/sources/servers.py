@@ -8,6 +8,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import finalize
 
 from gossamer.data.source import Address
 from gossamer.data.sources.blocks import from_rows
@@ -61,6 +62,7 @@ class PostgreSql:
         self._server = address.server
         with self._failing("The server does not answer, or has refused the user. Check address, PGUSER and ~/.pgpass."):
             self._connection = psycopg.connect(address.server)
+            finalize(self, self._connection.close)
             self._connection.execute(_SETTINGS)
             self._connection.commit()
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
