@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
+from commands import Answer, in_process
 from engines import DuckDb, Postgres, Spark, postgres
 from pyarrow import parquet
 
@@ -24,7 +26,6 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Map, Table, identify, size_of
 from gossamer.errors import CardError, DataError, RequestError
-from gossamer.methods.marginals.nets import MarkovField
 from gossamer.privacy.random.noise import Rng
 
 NAN = float("nan")
@@ -260,11 +261,11 @@ def test_steps_are_those_of_the_reader_at_every_neighbour_of_a_start(kind: str) 
     assert len({*expected.tolist()}) > 8
 
 
-def fit(data: Any, out: Path, **more: Any) -> gossamer.Synthesizer:
+def fit(data: Any) -> gossamer.Synthesizer:
     """A run whose noise is fixed."""
     quiet = gossamer.Process(rng=Rng(0, noise_seed=1), sink=lambda _event: None)
     units = Source(data, units="person", public_test_data=True)
-    return gossamer.fit("marginals", data=units, card=CARD, epsilon=5, delta=1e-5, out=out, process=quiet, **more)
+    return gossamer.fit("marginals", data=units, card=CARD, epsilon=5, delta=1e-5, process=quiet)
 
 
 def test_one_fit_from_each_engine_gives_the_same_model_bit_for_bit(
@@ -273,12 +274,13 @@ def test_one_fit_from_each_engine_gives_the_same_model_bit_for_bit(
     session = engine(nasty())
     monkeypatch.setattr(servers, "PostgreSql", lambda _address: session)
     in_memory(nasty(), tmp_path)
-    fit(str(tmp_path / "visits.parquet"), tmp_path / "memory")
-    made = fit("postgres://host/db?table=visits", tmp_path / "engine")
-    assert isinstance(made.net, MarkovField)
-    assert (tmp_path / "engine/model.safetensors").read_bytes() == (tmp_path / "memory/model.safetensors").read_bytes()
-    certificate = (tmp_path / "engine/certificate.json").read_text()
-    assert f"{session.name} counts the rows exactly" in certificate
+    expected = fit(str(tmp_path / "visits.parquet")).net.state_dict()
+    made = fit("postgres://host/db?table=visits")
+    assert made.net.state_dict().keys() == expected.keys()
+    for name, each in made.net.state_dict().items():
+        assert torch.equal(each, expected[name])
+    counting = [each for each in made.certificate.assumptions if "counts the rows exactly" in each]
+    assert counting == [f"{session.name} counts the rows exactly, and two ids are one person if their bytes are equal"]
 
 
 def test_the_rows_of_a_server_are_read_as_those_of_a_file(server: Postgres, tmp_path: Path) -> None:
@@ -320,3 +322,110 @@ def test_a_draft_comes_from_a_server(server: Postgres) -> None:
 def test_a_split_names_parts_of_the_address(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"part=0-0\.8&by=COLUMN&table=NAME"):
         gossamer.split("postgres://host/db?table=visits", out=tmp_path / "parts")
+
+
+# ---------------------------------------------------------------------- what can go wrong
+
+
+def one_paragraph(answer: Answer) -> str:
+    """What a refused command says: one paragraph, without a secret or a value."""
+    assert answer.status == 2
+    said = answer.err.strip()
+    assert said
+    assert "\n\n" not in said
+    assert "Traceback" not in said
+    for hidden in ("s3cret", "A a", "29.02.2024", "'p 2'"):
+        assert hidden not in answer.err + answer.out
+    return said
+
+
+@pytest.fixture
+def fit_command(
+    server: Postgres, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Answer]:
+    """Fits to an address, in this process."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "card.toml").write_text(CARD.dumps())
+    command = in_process(capsys)
+    flags = ["--card", "card.toml", "--units", "person", "--epsilon", "5", "--delta", "1e-5", "--out", "run"]
+    return lambda address, *more: command("fit", "marginals", "--data", address, *flags, *more)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgres://owner:s3cret@host/db?table=visits",
+        "postgres://host/db?password=s3cret&table=visits",
+        "postgres://owner:s3cret@host/db",
+        "mysql://owner:s3cret@host/db?table=visits",
+    ],
+)
+def test_a_password_in_an_address_is_refused_unshown(fit_command: Callable[..., Answer], address: str) -> None:
+    said = one_paragraph(fit_command(address))
+    assert "~/.pgpass" in said
+    assert not Path("run").exists()
+
+
+def test_a_server_that_does_not_answer_is_named(fit_command: Callable[..., Answer]) -> None:
+    assert "does not answer" in one_paragraph(fit_command("postgres://owner@127.0.0.1:1/db?table=visits"))
+    assert not Path("run").exists()
+
+
+def test_a_user_without_rights_is_told_whom_to_ask(fit_command: Callable[..., Answer], server: Postgres) -> None:
+    table = server.fill(nasty())
+    server.do("drop role if exists guest", "create role guest login")
+    guest = server.server.replace("owner@", "guest@")
+    said = one_paragraph(fit_command(f"{guest}?table={table}"))
+    assert "code 42501" in said
+    assert "GRANT SELECT" in said
+    assert "no such table" in one_paragraph(fit_command(f"{server.server}?table=nowhere"))
+    assert "no such table" in one_paragraph(fit_command(f"{server.server}?query=select nothing from {table}"))
+    assert not Path("run").exists()
+
+
+def test_a_session_can_change_nothing(server: Postgres) -> None:
+    table = server.fill(nasty())
+    session = servers.PostgreSql(Address(server.server, f'"{table}"'))
+    with pytest.raises(DataError, match="code 25006"):
+        session._connection.execute("select 1")
+        with session._failing():
+            session._connection.execute(f"delete from {table}")
+
+
+def test_a_lost_connection_costs_no_query_and_the_run_goes_on(
+    fit_command: Callable[..., Answer],
+    server: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The server ends the session before each later table of counts. Rows that come meanwhile are seen by no query."""
+    table, grouped, asked = server.fill(nasty()), TableByEngine.grouped, list[int]()
+
+    def dying(self: TableByEngine, *given: Any) -> list[np.ndarray]:
+        asked.append(len(asked))
+        if len(asked) == 3:
+            ended = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = 'postgres'"
+            server.do(ended)
+        return grouped(self, *given)
+
+    monkeypatch.setattr(TableByEngine, "grouped", dying)
+    answer = fit_command(f"{server.server}?table={table}", "--rounds", 2, "--columns-share", 0.5)
+    said = one_paragraph(answer)
+    assert "No cost was recorded for the query" in said
+    assert "gossamer resume" in said
+    charges = Path("run/ledger.jsonl").read_text().count('"charge"')
+    assert charges == 1  # of the first query, which was answered
+    command = in_process(capsys)
+    server.do(f"insert into {table} (person) values ('7')")
+    assert "is not what it was when the run began" in one_paragraph(command("resume", "run"))
+    server.do(f"delete from {table} where ctid = (select max(ctid) from {table})")
+    assert command("resume", "run").status == 0
+    assert "PostgreSQL" in Path("run/certificate.json").read_text()
+
+
+def test_all_queries_of_a_run_see_the_same_rows(server: Postgres, tmp_path: Path) -> None:
+    table = server.fill(nasty())
+    held = counted_by(servers.PostgreSql(Address(server.server, f'"{table}"')))
+    server.do(f"delete from {table} where person = '7'")
+    assert counts(held) == counts(in_memory(nasty(), tmp_path))
+    assert len(counted_by(servers.PostgreSql(Address(server.server, f'"{table}"')))) < len(held)
