@@ -185,7 +185,7 @@ def table_by_engine(
         _check_ids(session, own, schema.types[unit_at], where)
     base = f"(select {', '.join(fields)}, {own} as id from {session.rows} r {' '.join(joins)})"
     hashes = " + ".join(f"cast({session.hash.format(f'coalesce({each}, chr(1))')} as decimal(38, 0))" for each in every)
-    row = session.hash.format(f"cast({hashes} as text)")
+    row = session.hash.format(session.text.format(hashes))
     ((count, named, units, mark),) = session.ask(
         f"select count(*), count({own}), count(distinct {own}), sum(cast({row} as decimal(38, 0))) from {session.rows} r"
     )
