@@ -11,7 +11,6 @@ from gossamer.data.units import Grouped, Missing
 from gossamer.errors import RequestError
 from gossamer.files import at_home
 
-
 _ADDRESS = re.compile(
     r"(postgres(?:ql)?://(?:[^:@/?]*@)?[^@?]+)\?"
     r"(?:part=(0(?:\.\d+)?|1)-(0(?:\.\d+)?|1)&)?(?:by=([^&]+)&)?(?:table=([^&:]+)|query=(.+))",

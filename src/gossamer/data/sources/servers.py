@@ -1,13 +1,13 @@
 """A table of a PostgreSQL server. All queries of a session see the same rows, and none of them can change a row.
 
-The password is in the files or the environment of PostgreSQL (~/.pgpass, PGPASSWORD, PGSERVICE), and never passes here. Messages
-have the code of an error and not its text, which may quote a value.
+The password is in the files or the environment of PostgreSQL (~/.pgpass, PGPASSWORD, PGSERVICE), and never passes here.
+Messages have the code of an error and not its text, which may quote a value.
 """
 
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from weakref import finalize
 
 from gossamer.data.source import Address
@@ -19,7 +19,8 @@ from gossamer.lazy import Lazy, pa
 psycopg: Any = Lazy("psycopg")
 
 _SETTINGS = """set time zone 'UTC'; set datestyle to iso; set intervalstyle to postgres; set extra_float_digits to 1;
-set standard_conforming_strings to on; set synchronize_seqscans to off; set cursor_tuple_fraction to 1; set work_mem to '64MB'"""
+set standard_conforming_strings to on; set synchronize_seqscans to off; set cursor_tuple_fraction to 1;
+set work_mem to '64MB'"""
 """How values are written, in which order rows come, and how much memory a table of counts takes."""
 _ROWS = 1 << 14
 """Rows that come at once."""
@@ -53,7 +54,7 @@ class PostgreSql:
     """An expression as text, in whose comparisons bytes count."""
     hash = "hashtextextended({}, 1)"
     """64 bits of a text."""
-    types = {"double": "float8", "timestamp[us]": "timestamp", "timestamp[us, tz=UTC]": "timestamptz"}
+    types: ClassVar = {"double": "float8", "timestamp[us]": "timestamp", "timestamp[us, tz=UTC]": "timestamptz"}
     """What the engine calls types of Arrow, where it has other names."""
 
     def __init__(self, address: Address) -> None:

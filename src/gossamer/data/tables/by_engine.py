@@ -9,14 +9,14 @@ import datetime
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.reading import FAULTS, Reader
-from gossamer.data.sources.servers import quoted
+from gossamer.data.sources.servers import PostgreSql, quoted
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults
 from gossamer.data.tables.table import GRID, Clique, Map, Together, size_of
@@ -35,22 +35,6 @@ _INFINITE = 0x7FF0 << 48
 _ENDS = {"int64": (1 - 2**63, 2**63 - 1), "bool": (0, 1), "double": (-_INFINITE, _INFINITE + 1)}
 _DAYS = (-719_162, 2_932_896)
 """The first and the last day that Python's dates have, from 1970."""
-
-
-class Session(Protocol):
-    """A session of an engine in which all queries see the same rows, such as `PostgreSql`, which says more."""
-
-    name: str
-    rows: str
-    text: str
-    hash: str
-    types: dict[str, str]
-
-    def schema(self) -> "pa.Schema":
-        """The columns of the rows, and their types."""
-
-    def ask(self, query: str) -> Iterator[Sequence[Any]]:
-        """The rows of an answer. Raises DataError."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +64,7 @@ class TableByEngine(Together):
     """Rows that an engine counts.
 
     Args:
-        session: of the engine.
+        session: of the engine. One of another engine has the same attributes.
         base: SQL that gives the values of each column of the card, x0, x1 and so on, and the id of each row's unit.
         columns: their codes.
         count: number of rows.
@@ -91,7 +75,7 @@ class TableByEngine(Together):
         mark: digest of the rows by hashes of the engine: it recognises copies in this engine alone.
     """
 
-    session: Session
+    session: PostgreSql
     base: str
     columns: tuple[Steps, ...]
     count: int
@@ -115,7 +99,7 @@ class TableByEngine(Together):
             yield from self.grouped(merged, cliques[first : first + _TOGETHER], max_rows)
 
     def grouped(self, merged: Sequence[Map], cliques: Sequence[Clique], max_rows: int | None) -> list[np.ndarray]:
-        """The sums of weights in the cells of each clique, by one query. merged: a column, and a number for each of its steps."""
+        """The sums of weights in the cells of each clique, by one query. merged: a number for each step of a column."""
         used, sizes = sorted({*()}.union(*cliques)), [size_of(each) for each in merged]
         values = [f"{self.columns[merged[k][0]].sql(f'x{merged[k][0]}', merged[k][1])} as m{k}" for k in used]
         cells = []
@@ -150,7 +134,7 @@ class TableByEngine(Together):
 
 
 def table_by_engine(
-    session: Session, card: TableCard, positions: Sequence[int], unit_at: int | None, where: str
+    session: PostgreSql, card: TableCard, positions: Sequence[int], unit_at: int | None, where: str
 ) -> TableByEngine:
     """Look at a table, so that nothing that its rows hold can fail later.
 
@@ -213,7 +197,7 @@ def table_by_engine(
     return table
 
 
-def _check_ids(session: Session, own: str, kind: "pa.DataType", where: str) -> None:
+def _check_ids(session: PostgreSql, own: str, kind: "pa.DataType", where: str) -> None:
     """Refuse ids that `spelled` writes in another way: the engine would take two spellings for two units."""
     if pa.types.is_integer(kind):
         return
@@ -228,7 +212,7 @@ def _check_ids(session: Session, own: str, kind: "pa.DataType", where: str) -> N
 
 
 def _steps(
-    session: Session, reader: Reader, column: Column, name: str, kind: "pa.DataType", alias: str
+    session: PostgreSql, reader: Reader, column: Column, name: str, kind: "pa.DataType", alias: str
 ) -> tuple[Steps, str]:
     """The codes of a column, and what its value has to be joined with; empty: nothing. name: of the column in the rows."""
     fractions = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -246,7 +230,7 @@ def _steps(
     return Steps(value, sql, np.append(codes, none)), ""
 
 
-def _of_texts(session: Session, reader: Reader, column: Column, text: str, alias: str) -> tuple[Steps, str]:
+def _of_texts(session: PostgreSql, reader: Reader, column: Column, text: str, alias: str) -> tuple[Steps, str]:
     """The codes of texts. Declared ones have a number each, and all others of one code another one, or each its own."""
     declared = ["'" + value.replace("'", "''") + "'" for value in column.values]
     others = f"{text} is not null" + (f" and {text} not in ({', '.join(declared)})" if declared else "")
@@ -313,19 +297,20 @@ def _changes(function: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np
 
 def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """In the middle, in 64 bits."""
-    return (low >> 1) + (high >> 1) + (low & high & 1)
+    return np.asarray((low >> 1) + (high >> 1) + (low & high & 1))
 
 
 def _ahead(micros: np.ndarray, zone: str) -> np.ndarray:
     """Microseconds that the clock of a zone is ahead of UTC."""
     moments = _values(micros, pa.timestamp("us", "UTC"))
-    return np.asarray(times.on_clock(moments, zone).cast(pa.int64())) - micros
+    clock: np.ndarray = np.asarray(times.on_clock(moments, zone).cast(pa.int64()))
+    return np.subtract(clock, micros)
 
 
 def _ordered(numbers: np.ndarray) -> np.ndarray:
     """Whole numbers in the order of floating-point numbers, whose neighbours are neighbours. int64 [n]"""
     bits = np.abs(numbers).view(np.int64)
-    return np.where(numbers < 0, -bits, bits)
+    return np.asarray(np.where(numbers < 0, -bits, bits))
 
 
 def _values(at: np.ndarray, kind: "pa.DataType") -> "pa.Array":

@@ -69,7 +69,8 @@ def read_table(
         if units is not None and unit_at is None:
             raise DataError(f"{where}: `units` must name the column with the id of each row's unit.")
         counted: Any = table_by_engine(opened.session, card, wanted, unit_at, where)
-        return replace(counted, notes=tuple(_left_out(left_out, opened.names, card)))
+        seen: Table = replace(counted, notes=tuple(_left_out(left_out, opened.names, card)))
+        return seen
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
     filling, raw_rows, began = Filling(in_memory=ROOM), RawRows(), _state(source)
     ids: list[str] = []

@@ -103,7 +103,7 @@ def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, li
 
 
 def _joined(found: Mapping[Clique, list[Clique]], logs: np.ndarray) -> dict[Clique, list[Clique]]:
-    """Fewer and larger tables: each goes to where the fewest cells come of it, the largest first. logs: of sizes, float64 [maps]"""
+    """Fewer and larger tables: each goes to where the fewest cells come of it. logs: of sizes, float64 [maps]"""
     covers, joined = np.zeros((len(found), len(logs)), bool), defaultdict[int, list[Clique]](list)
     for cover in sorted(found, key=lambda each: -logs[[*each]].sum()):
         own = np.isin(np.arange(len(logs)), cover)
@@ -171,7 +171,8 @@ class Table(Countable):
                 own = None if weights is None else weights[rows].astype(np.float64)
                 merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in {*()}.union(*some)}
                 for at, clique in enumerate(some):
-                    cells = np.zeros(len(self.codes[rows]), np.int32 if len(sums[at]) < 2**31 else np.int64)
+                    kind: np.dtype[Any] = np.dtype(np.int32 if len(sums[at]) < 2**31 else np.int64)
+                    cells = np.zeros(len(self.codes[rows]), kind)
                     for k in clique:
                         cells *= size_of(maps[k])
                         cells += merged[k]
@@ -233,13 +234,13 @@ class WeightedTable(Together, Table):
 class Owners:
     """Whose each row is, by keyed hashes of the ids: in constant memory, until the rows are weighted.
 
-    The key is secret, and of this process alone. Whole numbers are encrypted by AES, so no two have one hash. Two of 100 million
-    other ids have one hash of 128 bits in 1 of 10^22 cases.
+    The key is secret, and of this process alone. Whole numbers are encrypted by AES, so no two have one hash. Two of 100
+    million other ids have one hash of 128 bits in 1 of 10^22 cases.
     """
 
     def __init__(self) -> None:
         self._key, self._hashes, self._alone = os.urandom(16), Filling(in_memory=ROOM), 0
-        self._encrypt = Cipher(AES(self._key), ECB()).encryptor().update  # noqa: S305 (each block is one id)
+        self._encrypt = Cipher(AES(self._key), ECB()).encryptor().update
 
     def add(self, ids: Sequence[str]) -> None:
         """The rows of a block. ids: as `units.checked` gives them. A row without one gets a random hash, so it is alone."""
