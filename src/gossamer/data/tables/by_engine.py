@@ -9,7 +9,6 @@ import datetime
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -178,14 +177,16 @@ def table_by_engine(
     if unit_at is not None and named < count and card.missing_unit == "refuse":
         faults.add(f'{count - named:,} rows have no id of a unit. Give it, or say missing_unit = "own" in the card')
     stated = f"rows in {session.name.split()[0]} 1 {count} {mark}"
-    facts: dict[str, Any] = {
-        "unit_count": count if unit_at is None else units + count - named,
-        "has_units": unit_at is not None,
-    }
     table = TableByEngine(
-        session=session, base=base, columns=tuple(columns), count=count, alone=0 if unit_at is None else count - named,
-        mark=hashlib.sha256(stated.encode()).hexdigest(), **facts,
-    )  # fmt: skip
+        session=session,
+        base=base,
+        columns=tuple(columns),
+        count=count,
+        unit_count=units + count - named,
+        alone=0 if unit_at is None else count - named,
+        has_units=unit_at is not None,
+        mark=hashlib.sha256(stated.encode()).hexdigest(),
+    )
     steps_of = [(k, np.arange(len(each.codes))) for k, each in enumerate(columns)]
     for first in range(0, len(columns), _TOGETHER):
         some = [(k,) for k in range(first, min(len(columns), first + _TOGETHER))]
@@ -304,7 +305,7 @@ def _ahead(micros: np.ndarray, zone: str) -> np.ndarray:
     """Microseconds that the clock of a zone is ahead of UTC."""
     moments = _values(micros, pa.timestamp("us", "UTC"))
     clock: np.ndarray = np.asarray(times.on_clock(moments, zone).cast(pa.int64()))
-    return np.subtract(clock, micros)
+    return np.asarray(clock - micros)
 
 
 def _ordered(numbers: np.ndarray) -> np.ndarray:

@@ -265,13 +265,15 @@ class Owners:
         weights, count = np.empty(len(hashes), np.int32), 0
         parts, starts = 1 + len(hashes) // _SORTED, range(0, len(hashes), _ROWS)
         for part in range(parts):
-            held = [at + np.flatnonzero(hashes[at : at + _ROWS, 0] % parts == part) for at in starts]
-            rows = np.concatenate(held)
-            own = hashes[rows]
+            held = [(np.empty(0, np.int64), hashes[:0])]
+            for at in starts:
+                block = hashes[at : at + _ROWS]
+                here = np.flatnonzero(block[:, 0] % parts == part)
+                held.append((at + here, block[here]))
+                forget(hashes)
+            rows, own = map(np.concatenate, zip(*held, strict=True))
             order = np.argsort(own[:, 0])
-            if (
-                _differ(own[order]).sum() != _differ(own[order, :1]).sum()
-            ):  # two ids begin alike: once in a million runs
+            if _differ(own[order]).sum() != _differ(own[order, :1]).sum():  # rare: two hashes begin alike
                 order = np.lexsort(own.T)
             counts = np.diff(np.flatnonzero(_differ(own[order])), append=len(rows))
             weights[rows[order]] = np.repeat(unit_weights(counts, max_rows), counts)
