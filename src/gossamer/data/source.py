@@ -1,6 +1,7 @@
 """A source of records: where they are, what to read of it, and whose each record is. And how a card has them read."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Protocol, TypeAlias
@@ -9,6 +10,45 @@ from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Grouped, Missing
 from gossamer.errors import RequestError
 from gossamer.files import at_home
+
+_ADDRESS = re.compile(
+    r"(postgres(?:ql)?://(?:[^:@/?]*@)?[^@?]+)\?"
+    r"(?:part=(0(?:\.\d+)?|1)-(0(?:\.\d+)?|1)&)?(?:by=([^&]+)&)?(?:table=([^&:]+)|query=(.+))",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A table of a server.
+
+    Args:
+        server: `postgres://[USER@]HOST[:PORT]/DATABASE`.
+        inside: SQL of the table or the query.
+        part: a hash in this interval picks units, see `by`. (0, 1): all rows.
+        by: the column with the ids of the units. Empty: each row is one.
+    """
+
+    server: str
+    inside: str
+    part: tuple[float, float] = (0.0, 1.0)
+    by: str = ""
+
+    @classmethod
+    def of(cls, place: object) -> "Address | None":
+        """The address that a place is; None: it is none. Raises RequestError: another one, or one with a password."""
+        text = str(place) if is_place(place) else ""
+        if "://" not in text.partition("?")[0]:
+            return None
+        found = _ADDRESS.fullmatch(text)
+        if found is None:
+            raise RequestError(
+                "This is no address that Gossamer reads. It is not shown here, as it may hold a password. Give "
+                "postgres://[USER@]HOST/DATABASE?[part=0-0.8&][by=COLUMN&]table=NAME, and put the password into ~/.pgpass."
+            )
+        server, low, high, by, table, query = found.groups("")
+        inside = ".".join(f'"{name}"' for name in table.replace('"', '""').split("."))
+        return cls(server, inside if table else f"({query})", (float(low or 0), float(high or 1)), by)
 
 
 class MapStyle(Protocol):
@@ -58,12 +98,12 @@ class Source:
             object.__setattr__(self, "units", str(self.units))
         for name in ("records", "units"):
             place = getattr(self, name)
-            if is_place(place) and "://" in str(place).partition("?")[0]:
+            address = Address.of(place)
+            if address and address.part != (0.0, 1.0) and (self.units or "") not in ("", address.by):
                 raise RequestError(
-                    f"{name}: this is the address of a server, and Gossamer reads files. The address is not shown here, as "
-                    "it may hold a password. Export the table as .parquet, and give that file."
+                    "the address must say by=COLUMN with the column of the units, or parts divide a unit."
                 )
-            if is_place(place) and str(place).startswith("~"):
+            if address is None and is_place(place) and str(place).startswith("~"):
                 object.__setattr__(self, name, str(at_home(place)))
         for name in ("images_key", "labels_key"):
             if not isinstance(getattr(self, name), str | None):

@@ -19,7 +19,7 @@ from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import is_taken
 from gossamer.data.problems import Problems
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
+from gossamer.data.source import Address, Data, Reading, called, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.sources.pictures.image_files import Decoder, counted
 from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, owners_of
@@ -90,6 +90,11 @@ def split(
     table = linked or is_table(data)
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
+    if Address.of(source.records):
+        raise RequestError(
+            "`split`: the rows stay in the database. Name parts in the address: ?part=0-0.8&by=COLUMN&table=NAME to train, "
+            "and part=0.8-1 to test."
+        )
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     salt, pictures, leaves_out = f"gossamer split {seed}", None, False

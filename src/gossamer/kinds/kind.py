@@ -152,6 +152,10 @@ class Kind(ABC, Generic[R, K]):
         """The same for a run that only counts records: they need not say who owns each."""
         return self.read(source, card)
 
+    def engine(self, records: R) -> dict[str, str]:
+        """The engine that counts records and their units, as the settings of a run say it. Empty: Gossamer itself."""
+        return {}
+
     @abstractmethod
     def identify(self, records: R) -> Identity:
         """What identifies a set of records."""

@@ -23,6 +23,7 @@ from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source, called
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.text_file import rows_of
+from gossamer.data.tables.by_engine import TableByEngine
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
@@ -82,6 +83,10 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def counted(self, source: Source, card: TableCard) -> Table:
         """Rows with weights, in constant memory."""
         return read_table(source, card, only_counts=True)
+
+    def engine(self, records: Any) -> dict[str, str]:
+        """Its name and version."""
+        return {"counted_by": records.session.name} if isinstance(records, TableByEngine) else {}
 
     def identify(self, records: Table) -> Identity:
         """By codes and units."""

@@ -137,3 +137,23 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(TableEncoder, "encode", slow)
     with pytest.raises(DataError, match="has changed while it was read"):
         read_table(source, CARD, only_counts=True)
+
+
+def test_whole_numbers_are_the_ids_that_their_texts_are() -> None:
+    """Blocks of one source may have either. Numbers of more than 64 bits are texts."""
+    mixed_ids, texts = tables.Owners(), tables.Owners()
+    texts._encrypt, texts._key = mixed_ids._encrypt, mixed_ids._key
+    numbers = [7, -7, 0, 2**63 - 1, -(2**63), 7]
+    mixed_ids.add_numbers(np.array(numbers))
+    texts.add([str(each) for each in numbers])
+    assert bytes(mixed_ids._hashes._values) == bytes(texts._hashes._values)
+    texts.add(["9" * 19, "007", "p"])
+    assert len({*np.frombuffer(texts._hashes._values, "S16").tolist()}) == 8
+
+
+def test_ids_whose_hashes_begin_alike_are_two_persons() -> None:
+    owners = tables.Owners()
+    owners._hashes.add(np.array([[1, 5], [2, 5], [1, 4], [1, 5], [1, 4], [2, 5]], np.uint64))
+    held = owners.weighted(Table(np.zeros((6, 1), np.int16)), 1)
+    assert held.unit_count == 3
+    assert held.weights.tolist() == [GRID // 2] * 6

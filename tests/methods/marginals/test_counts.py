@@ -241,9 +241,12 @@ def test_a_smaller_bound_than_that_of_the_interactions_is_refused() -> None:
         query.clipped_sum(table(3), Bounds(norms=(2.0, 1.0), groups=(0, 1)))
 
 
-@pytest.mark.parametrize("most", [1, 216, 2**18])
-def test_cliques_that_are_counted_together_have_the_counts_of_each(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+@pytest.mark.parametrize(("most", "few", "count"), [(1, 1, 7), (216, 1, 3), (2**18, 1, 1), (1, 24, 1), (1, 11, 5)])
+def test_cliques_that_are_counted_together_have_the_counts_of_each(
+    monkeypatch: pytest.MonkeyPatch, most: int, few: int, count: int
+) -> None:
     monkeypatch.setattr(counting, "MOST_CELLS", most)
+    monkeypatch.setattr(counting, "_FEW_CELLS", few)
     held = table(40, units=PERSONS)
     every: list[Clique] = [each for k in (1, 2, 3) for each in itertools.combinations(range(3), k)]
     found = tables_of(held, Counts(MAPS, every))
@@ -251,7 +254,7 @@ def test_cliques_that_are_counted_together_have_the_counts_of_each(monkeypatch: 
         (alone,) = tables_of(Table(held.codes, PERSONS), Counts(MAPS, [clique]))
         assert torch.equal(counted, alone)
     covers = counting.together(every, (3, 2, 2))
-    assert len(covers) == {1: 7, 216: 3, 2**18: 1}[most]
+    assert len(covers) == count
     assert sorted(itertools.chain.from_iterable(covers.values())) == sorted(every)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import DataError, GossamerError, RequestError
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job, StepResult
 from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection, smoothing
@@ -262,6 +262,24 @@ def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     net = run.end().released
     assert run.ledger.used == [1, 2, 0]
     assert model_bytes(net) == model_bytes(MarkovField(card().domain, 2))
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_rows_are_counted_before_the_cost_is_recorded(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """An engine that is lost costs no query: columns, errors or marginals."""
+    run, asked, count = Run(rows(180), rng=Rng(1)), list[int](), Table.counts
+
+    def lost(*given: Any) -> Any:
+        used = sum(run.ledger.used)
+        asked.append(used)
+        if used == at:
+            raise DataError("the engine is lost")
+        return count(*given)
+
+    monkeypatch.setattr(Table, "counts", lost)
+    with pytest.raises(GossamerError):
+        run.end()
+    assert sum(run.ledger.used) == at == asked[-1]
 
 
 def test_the_loop_can_be_read_beside_the_paper() -> None:

@@ -70,6 +70,11 @@ class Reader:
             codes[rows] = found
         return codes
 
+    @property
+    def places(self) -> np.ndarray:
+        """Where codes of numbers, dates or times can change, float64 [n]: on the axis, or of declared numbers."""
+        return self._kind.places
+
     def refuses(self, kind: "pa.DataType") -> bool:
         """Whether cells of a type are refused, as a program may have guessed it."""
         return any(_is_of(kind, _GUESSES[each]) for each in self._kind.refused)
@@ -112,6 +117,7 @@ class _Categories:
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
         plain = column.numbers or all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
+        self.places = np.array([*numbers], np.float64)
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers
@@ -160,6 +166,7 @@ class _Numbers:
         self._absent = missing_words(column)
         numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
         self._absent_numbers = numbers[fits]
+        self.places = np.concatenate([column.cuts, column.apart, self._absent_numbers])
         trusted = {
             "number": ["number", *(["float"] if self._form.decimal == "." else [])],
             "duration": ["duration"],

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import from_batches, from_rows
 from gossamer.data.sources.relation import Relation
+from gossamer.data.sources.servers import quoted
 from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
@@ -92,7 +93,7 @@ def open_duckdb(path: Path, inside: str = "") -> Relation:
     names = next(batches(f"select * from {found}")).names
 
     def of_columns(positions: Sequence[int]) -> Iterator[Any]:
-        wanted = ", ".join(_quoted(names[at]) for at in positions)
+        wanted = ", ".join(quoted(names[at]) for at in positions)
         return itertools.islice(batches(f"select {wanted} from {found}"), 1, None)
 
     return from_batches(names, of_columns)
@@ -110,8 +111,4 @@ def _chosen(tables: Sequence[str], inside: str, path: Path) -> str:
             f"{path}: the file holds {len(tables)} tables. Choose one: {path}{TABLE}NAME. The tables are: "
             f"{', '.join(sorted(tables)) or 'none'}"
         )
-    return _quoted(table or tables[0])
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return quoted(table or tables[0])

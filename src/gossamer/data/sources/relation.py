@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Relation:
         ragged: the rows, counted from 0, with another number of cells than there are names; complete once all blocks are read.
         delimiter: of a text file; empty: of none.
         remedy: what to do if the names are a record. Empty: they cannot be.
+        session: of an engine that can count the rows, see `tables.by_engine`. None: there is none.
     """
 
     names: list[str]
@@ -38,3 +39,4 @@ class Relation:
     ragged: list[int] = field(default_factory=list)
     delimiter: str = ""
     remedy: str = ""
+    session: Any = None

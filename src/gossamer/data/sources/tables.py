@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.columns.column import is_numbered
-from gossamer.data.source import is_place, source_of, split_of
-from gossamer.data.sources import arrow_files, databases, excel, json_lines, memory
+from gossamer.data.source import Address, is_place, source_of, split_of
+from gossamer.data.sources import arrow_files, databases, excel, json_lines, memory, servers
 from gossamer.data.sources.names import READ_AGAIN, watch
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.text_file import open_text
@@ -58,7 +58,9 @@ def open_table(
         RequestError: an extra for this form is not installed.
         DataError: what cannot be read, and names that are values, now or with the blocks.
     """
-    if is_place(source):
+    if found := Address.of(source):
+        relation = servers.open_server(found)
+    elif is_place(source):
         relation = _of_place(str(source), split, wanted, header, decimal)
     else:
         relation = memory.open_memory(source, where, header=header)
@@ -190,6 +192,8 @@ def is_table(data: Any) -> bool:
     data = source.records
     if source.images_key is not None:
         return False
+    if Address.of(data):
+        return True
     if not is_place(data):
         return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
     path, _ = file_of(split_of(str(data))[0])

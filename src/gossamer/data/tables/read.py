@@ -18,6 +18,7 @@ from gossamer.data.sources.pictures import npz
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import file_of, open_table
 from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.tables.by_engine import table_by_engine
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows
@@ -45,7 +46,8 @@ def read_table(
         card: declares the columns. Others, and those that it generates, have no code. They are read for the mark alone.
         split: the split to read where the source is a folder.
         called: what messages call a table in memory.
-        only_counts: rows are only counted. So a column of units becomes weights, in constant memory.
+        only_counts: rows are only counted. So a column of units becomes weights, in constant memory, and what a server holds is
+            counted there.
 
     Raises:
         RequestError: the source has keys, which are for pictures.
@@ -62,6 +64,13 @@ def read_table(
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
+    left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
+    if only_counts and opened.session is not None:
+        if units is not None and unit_at is None:
+            raise DataError(f"{where}: `units` must name the column with the id of each row's unit.")
+        counted: Any = table_by_engine(opened.session, card, wanted, unit_at, where)
+        seen: Table = replace(counted, notes=tuple(_left_out(left_out, opened.names, card)))
+        return seen
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
     filling, raw_rows, began = Filling(in_memory=ROOM), RawRows(), _state(source)
     ids: list[str] = []
@@ -71,11 +80,14 @@ def read_table(
         columns = dict(zip(every, block, strict=True))
         _refuse_nested(card.names, [columns[at] for at in wanted], faults)
         if unit_at is not None:
-            own = unit_ids(columns[unit_at], where)
-            if only_counts:
-                owners.add(checked(own, card.missing_unit, partial(row_name, where, rows=rows)))
+            own = columns[unit_at]
+            if only_counts and pa.types.is_signed_integer(own.type) and not own.null_count:
+                owners.add_numbers(np.asarray(own))
+            elif only_counts:
+                place = partial(row_name, where, rows=rows)
+                owners.add(checked(unit_ids(own, where), card.missing_unit, place))
             else:
-                ids.extend(own)
+                ids.extend(unit_ids(own, where))
         raw_rows.add(block)
         filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
     if opened.ragged:
@@ -88,7 +100,6 @@ def read_table(
     codes = filling.array((-1, len(wanted)), CODES)
     if not len(codes):
         raise DataError(f"{where}: the table holds no rows below the names of the columns")
-    left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
     notes = sorted({*opened.notes, *remarks(codes), *_left_out(left_out, opened.names, card)})
     table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
     if unit_at is None:

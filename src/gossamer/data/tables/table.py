@@ -8,14 +8,19 @@ way to add them up gives the same bits.
 import hashlib
 import math
 import os
+import re
+import sys
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
 from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows, forget
@@ -23,12 +28,14 @@ from gossamer.data.units import Grouped
 
 CODES: np.dtype[Any] = np.dtype(np.int16)
 """Of codes in memory. A column has at most 10,000, see `MOST_CODES`."""
-_ROWS, _TABLES, _SORTED = 2**18, 128, 2**22
+_ROWS, _TABLES, _SORTED = 2**17, 128, 2**22
 """Rows and tables that are counted at once, and rows whose owners are sorted at once."""
 GRID = 2**20
 """Weights are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
-MOST_CELLS = 2**18
-"""Cells of a table that is counted for several cliques at once."""
+_NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
+"""An id that is a whole number, as `spelled` writes it, and may have 64 bits."""
+MOST_CELLS, _FEW_CELLS = 2**18, 2**16
+"""Cells of a table that is counted for several cliques at once, and of one to which small ones are joined."""
 Clique: TypeAlias = tuple[int, ...]
 Map: TypeAlias = tuple[int, np.ndarray]
 """A column, and the merged value of each of its codes, int [codes]."""
@@ -91,13 +98,31 @@ def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, li
         cover = tuple(sorted({*()}.union(*own)))
         small = math.prod(sizes[k] for k in cover) <= MOST_CELLS
         found.update({cover: own} if small else {clique: [clique] for clique in own})
-    return found
+    few = {cover: own for cover, own in found.items() if math.prod(sizes[k] for k in cover) <= _FEW_CELLS // 2}
+    return {cover: own for cover, own in found.items() if cover not in few} | _joined(few, np.log2(sizes))
+
+
+def _joined(found: Mapping[Clique, list[Clique]], logs: np.ndarray) -> dict[Clique, list[Clique]]:
+    """Fewer and larger tables: each goes to where the fewest cells come of it. logs: of sizes, float64 [maps]"""
+    covers, joined = np.zeros((len(found), len(logs)), bool), defaultdict[int, list[Clique]](list)
+    for cover in sorted(found, key=lambda each: -logs[[*each]].sum()):
+        own = np.isin(np.arange(len(logs)), cover)
+        cells = (covers[: len(joined)] | own) @ logs
+        at = int(cells.argmin()) if cells.min(initial=np.inf) <= math.log2(_FEW_CELLS) else len(joined)
+        covers[at] |= own
+        joined[at] += found[cover]
+    return {tuple(np.flatnonzero(covers[at]).tolist()): own for at, own in joined.items()}
 
 
 def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
     """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N]."""
     _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
-    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts)[own.reshape(-1)].astype(np.float64)
+    return unit_weights(counts, max_rows)[own.reshape(-1)]
+
+
+def unit_weights(counts: np.ndarray, max_rows: int) -> np.ndarray:
+    """The same for each unit. counts: its number of rows, int64 [units]"""
+    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts).astype(np.float64)
     return weights
 
 
@@ -146,7 +171,8 @@ class Table(Countable):
                 own = None if weights is None else weights[rows].astype(np.float64)
                 merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in {*()}.union(*some)}
                 for at, clique in enumerate(some):
-                    cells = np.zeros(len(self.codes[rows]), np.int64)
+                    kind: np.dtype[Any] = np.dtype(np.int32 if len(sums[at]) < 2**31 else np.int64)
+                    cells = np.zeros(len(self.codes[rows]), kind)
                     for k in clique:
                         cells *= size_of(maps[k])
                         cells += merged[k]
@@ -159,21 +185,15 @@ class Table(Countable):
         return None if self.units is None else row_weights(self.units, max_rows)
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class WeightedTable(Table):
+class Together(Countable):
     """Rows of which is known how much they weigh, and not whose they are. They are counted together.
 
-    Args:
-        weights: int32 [N], in steps of the grid, for one `max_rows`.
-        max_rows: the rows of a unit that count in full.
-        unit_count: number of units.
-        alone: how many of them are rows without an id.
+    unit_count: number of units. alone: how many of them are rows without an id. mark: see `Table`.
     """
 
-    weights: np.ndarray
-    max_rows: int
     unit_count: int
     alone: int
+    mark: str
 
     @property
     def population(self) -> int:
@@ -188,6 +208,23 @@ class WeightedTable(Table):
     def __getitem__(self, which: object) -> NoReturn:
         raise TypeError("rows that are weighted already are counted together")
 
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class WeightedTable(Together, Table):
+    """Rows of codes, and how much each weighs.
+
+    Args:
+        weights: int32 [N], in steps of the grid, for one `max_rows`.
+        max_rows: the rows of a unit that count in full.
+        unit_count: see `Together`.
+        alone: see `Together`.
+    """
+
+    weights: np.ndarray
+    max_rows: int
+    unit_count: int
+    alone: int
+
     def _weights(self, max_rows: int) -> np.ndarray:
         if max_rows != self.max_rows:
             raise ValueError(f"rows are weighted for {self.max_rows} of a unit, and not for {max_rows}")
@@ -197,18 +234,30 @@ class WeightedTable(Table):
 class Owners:
     """Whose each row is, by keyed hashes of the ids: in constant memory, until the rows are weighted.
 
-    The key is secret, and of this process alone. Two of 100 million ids have one hash of 128 bits in 1 of 10^22 cases.
+    The key is secret, and of this process alone. Whole numbers are encrypted by AES, so no two have one hash. Two of 100
+    million other ids have one hash of 128 bits in 1 of 10^22 cases.
     """
 
     def __init__(self) -> None:
         self._key, self._hashes, self._alone = os.urandom(16), Filling(in_memory=ROOM), 0
+        self._encrypt = Cipher(AES(self._key), ECB()).encryptor().update
 
     def add(self, ids: Sequence[str]) -> None:
         """The rows of a block. ids: as `units.checked` gives them. A row without one gets a random hash, so it is alone."""
-        coded = {each: each.encode(errors="surrogatepass") for each in {*ids}}
-        known = {each: hashlib.blake2b(code, digest_size=16, key=self._key).digest() for each, code in coded.items()}
+        known = {each: self._hash(each) for each in {*ids}}
         self._hashes.add(b"".join(known[each] if each else os.urandom(16) for each in ids))
         self._alone += sum(each == "" for each in ids)
+
+    def add_numbers(self, ids: np.ndarray) -> None:
+        """The same, where ids are whole numbers of 64 bits, and there is none without one. int64 [n]"""
+        blocks = np.zeros((len(ids), 2), np.int64)
+        blocks[:, 0] = ids
+        self._hashes.add(self._encrypt(blocks.tobytes()))
+
+    def _hash(self, name: str) -> bytes:
+        if _NUMBER.fullmatch(name) and -(2**63) <= (number := int(name)) < 2**63:
+            return self._encrypt(number.to_bytes(8, sys.byteorder, signed=True) + bytes(8))
+        return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16, key=self._key).digest()
 
     def weighted(self, table: Table, max_rows: int) -> WeightedTable:
         """The rows with their weights. Owners are sorted in parts, by their hashes."""
@@ -216,28 +265,39 @@ class Owners:
         weights, count = np.empty(len(hashes), np.int32), 0
         parts, starts = 1 + len(hashes) // _SORTED, range(0, len(hashes), _ROWS)
         for part in range(parts):
-            held = [at + np.flatnonzero(hashes[at : at + _ROWS, 0] % parts == part) for at in starts]
-            rows = np.concatenate(held)
-            rows = rows[np.lexsort(hashes[rows].T)]
-            others = (hashes[rows[1:]] != hashes[rows[:-1]]).any(1)
-            units = np.cumsum(np.append(False, others))[: len(rows)]
-            weights[rows] = row_weights(units, max_rows)
-            count += int(units.max(initial=-1)) + 1
+            held = [(np.empty(0, np.int64), hashes[:0])]
+            for at in starts:
+                block = hashes[at : at + _ROWS]
+                here = np.flatnonzero(block[:, 0] % parts == part)
+                held.append((at + here, block[here]))
+                forget(hashes)
+            rows, own = map(np.concatenate, zip(*held, strict=True))
+            order = np.argsort(own[:, 0])
+            if _differ(own[order]).sum() != _differ(own[order, :1]).sum():  # rare: two hashes begin alike
+                order = np.lexsort(own.T)
+            counts = np.diff(np.flatnonzero(_differ(own[order])), append=len(rows))
+            weights[rows[order]] = np.repeat(unit_weights(counts, max_rows), counts)
+            count += len(counts)
             forget(hashes)
         facts: dict[str, Any] = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
         return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
 
 
+def _differ(rows: np.ndarray) -> np.ndarray:
+    """Which rows are not as the row before. bool [N]"""
+    return np.append(True, (rows[1:] != rows[:-1]).any(1))[: len(rows)]
+
+
 def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The merged value of each code, in as few bytes as they need."""
-    merged: np.ndarray = values.astype(np.min_scalar_type(values.max()))[np.clip(codes, 0, len(values) - 1)]
+    """The merged value of each code. int32 [n]"""
+    merged: np.ndarray = values.astype(np.int32)[np.clip(codes, 0, len(values) - 1)]
     return merged
 
 
-def identify(table: Table) -> Identity:
+def identify(table: Table | Together) -> Identity:
     """The fingerprint of a table in its order, of codes, and the mark of its rows in any order.
 
-    Of weighted rows, the fingerprint is of the mark, which the ids of units are part of.
+    Of rows that are counted together, the fingerprint is of the mark, which the ids of units are part of.
 
     The mark is of the rows as they were read, so that a copy is recognised whatever its card says. It is of codes where only
     codes are known.
@@ -245,7 +305,7 @@ def identify(table: Table) -> Identity:
     Raises:
         DataError: the digests are too many for the memory, and the disk is full.
     """
-    if isinstance(table, WeightedTable):
+    if isinstance(table, Together):
         stated = f"gossamer weighted table 1 {len(table)} {table.unit_count} {table.mark}"
         return Identity(hashlib.sha256(stated.encode()).hexdigest(), table.mark)
     rows = digests(table.codes.astype(CODES, copy=False))

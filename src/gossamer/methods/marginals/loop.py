@@ -50,14 +50,14 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
             release = a_bound_each(run.query("errors"), query)
             if not private.remaining(release.event):
                 return
-            state.errors = private.release(release, query)
+            state.errors = counted_first(private, release, query)
             yield {"mean_error": state.errors.mean() if candidates else 0.0}
         else:
             asked = counts(run, state, chosen(run, state, candidates, round_))
             joint = a_bound_each(run.query("marginals"), asked, selection.noise_weights(asked.sizes))
             if not private.remaining(joint.event):
                 return
-            state.measured += measurements.released(asked, private.release(joint, asked), joint)
+            state.measured += measurements.released(asked, counted_first(private, joint, asked), joint)
             fit_all(run, state)
             yield {"cliques": float(len(asked.cliques)), "cells": float(state.net.tree.cells)}
 
@@ -68,11 +68,17 @@ def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterato
     query = first_query(run)
     release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
-        measured = measurements.released(query, private.release(release, query), release)
+        measured = measurements.released(query, counted_first(private, release, query), release)
         state.total = measurements.total(measured)
         merge_rare(run, state, measured, query)
         fit_all(run, state)
         yield {"total": state.total}
+
+
+def counted_first(private: Confined[Any], release: GroupedGaussianSum, query: Counts | Errors) -> Tensor:
+    """Release an answer. The counts are there before the cost is recorded, so an engine that fails costs no query."""
+    private.update(lambda rows: None if rows is None else query.clipped_sum(rows, release.bounds))
+    return private.release(release, query)
 
 
 def of_site(run: Run[Config], state: "State", cliques: Sequence[Clique], expected: list[Tensor]) -> list[Tensor]:

@@ -315,6 +315,8 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     facts += _declared(card)
     if how := _matched(settings):
         facts.append(f"the data owner names the {unit} of each record, matched {how}")
+    if engine := settings.get("units", NO_UNITS).get("counted_by"):
+        facts.append(f"{engine} counts the rows exactly, and two ids are one {unit} if their bytes are equal")
     if card.get("missing_unit") == "own":
         facts.append(f"a record without an id counts as a {unit} of its own")
     if public["kind"] == "records":

@@ -17,7 +17,7 @@ from gossamer.data.fingerprint import SALT, Identity, identify, made_public, sha
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Source, called, is_place, source_of, split_of
+from gossamer.data.source import Address, Data, Source, called, is_place, source_of, split_of
 from gossamer.data.sources.pictures.in_memory import FORMS
 from gossamer.data.sources.pictures.read import DIGITS, EMBEDDED, read
 from gossamer.data.sources.tables import file_of
@@ -135,7 +135,9 @@ class DataSources:
         """Refuse records that are gone, with a DataError that names the place."""
         for source in (self.data, self.public):
             place = split_of(str(source.records))[0] if source is not None and is_place(source) else None
-            if place is not None and place not in EMBEDDED and not file_of(place)[0].exists():
+            if place is None or place in EMBEDDED or Address.of(place):
+                continue
+            if not file_of(place)[0].exists():
                 raise DataError(
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
@@ -185,7 +187,7 @@ class DataSources:
             notes = (*notes, *(f"`public`: {note}" for note in public.notes))
         facts = DataFacts(
             public=stated,
-            units={"matched": kind.matched(self.data.ids)},
+            units={"matched": kind.matched(self.data.ids), **kind.engine(records)},
             identity=kind.identify(records),
             notes=(*notes, *_without_id(private), *kind.doubts(private, public, card)),
             one_shade=kind.is_one_shade(private),
@@ -352,7 +354,7 @@ def _absolute(data: Data) -> Source:
     units, records = source.units, source.records
     if names_a_file(units) and kind_of_records(source).matched(units) != "column":
         units = str(Path(units).absolute())
-    if is_place(source):
+    if is_place(source) and not Address.of(records):
         path, split = split_of(str(records))
         file, inside = file_of(path)
         resolved = path if path in EMBEDDED else f"{file.resolve()}{inside}"
