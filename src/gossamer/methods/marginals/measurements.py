@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.tree import Clique, summed
+
+if TYPE_CHECKING:
+    from gossamer.methods.marginals.steps import Folded
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
 
 Measurement: TypeAlias = tuple[Clique, Tensor, Tensor]
 """A clique, the noisy counts of its cells, and the variance of the noise on each. Both float64 [sizes of the columns]."""
 
 
-def released(query: Counts, answer: Tensor, release: GroupedGaussianSum) -> list[Measurement]:
+def released(query: "Counts | Folded", answer: Tensor, release: GroupedGaussianSum) -> list[Measurement]:
     """The tables of an answer, each with the variance of its noise."""
     count = len(query.cliques)
     weights = release.weights or (count**-0.5,) * count
