@@ -16,8 +16,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from gossamer.methods.marginals.measurements import Measurement
-from gossamer.methods.marginals.steps import Fold
+from gossamer.methods.marginals.measurements import Fold, Measurement
 from gossamer.methods.marginals.tree import JunctionTree, spread
 
 MEMORY = 20
@@ -40,37 +39,37 @@ class Fitted:
 
 
 def fit(
-    measured: Sequence[Measurement],
+    measured: Sequence[Measurement | Fold],
     tree: JunctionTree,
     *,
     total: float,
     smoothing: float,
     iterations: int,
     duals: Tensor | None = None,
-    folds: Sequence[Fold] = (),
 ) -> Fitted:
     """Minimise the dual by L-BFGS, in float64.
 
     Args:
-        measured: a clique of the tree holds each of them.
+        measured: measurements, or folds. A clique of the tree holds each of them.
         tree: of the measured cliques.
         total: N, a released or declared number of rows, above zero.
         smoothing: s. At 1 the counts have the weight that their variances give; below, more.
         iterations: steps of L-BFGS, at most.
-        duals: of the folds and the first measurements, from an earlier fit.
-        folds: counts of groups of cells. A clique of the tree holds each of them.
+        duals: of the first measurements, from an earlier fit.
     """
-    grouped = [(clique, groups.view([tree.sizes[k] for k in clique])) for clique, groups, _, _ in folds]
-    cells = [*grouped, *((clique, torch.arange(noisy.numel()).view(noisy.shape)) for clique, noisy, _ in measured)]
-    homes = [tree.home(clique) for clique, _ in cells]
-    noisy, noise = ([each[k].flatten() for each in (*folds, *measured)] for k in (-2, -1))
-    counts, variances = torch.cat(noisy), smoothing * torch.cat(noise)
+    homes = [tree.home(clique) for clique, *_ in measured]
+    groups = [
+        (own[0] if own else torch.arange(noisy.numel())).view([tree.sizes[column] for column in clique])
+        for clique, *own, noisy, _ in measured
+    ]
+    counts = torch.cat([noisy.flatten() for *_, noisy, _ in measured])
+    variances = smoothing * torch.cat([each.flatten() for *_, each in measured])
     scale = torch.rsqrt(counts.clamp(min=1.0) + variances)  # the curvature of the dual is about counts + variances
 
     def potentials(t: Tensor) -> list[Tensor]:
         sums = [torch.zeros(shape, dtype=torch.float64) for shape in tree.shapes]
-        parts = t.split([len(each) for each in noisy])
-        for home, part, (clique, own) in zip(homes, parts, cells, strict=True):
+        parts = t.split([noisy.numel() for *_, noisy, _ in measured])
+        for home, part, own, (clique, *_) in zip(homes, parts, groups, measured, strict=True):
             assert home is not None
             sums[home] = sums[home] + spread(part[own], clique, tree.cliques[home])
         return sums

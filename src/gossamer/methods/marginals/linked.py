@@ -99,9 +99,7 @@ def follow(run: "Run[Config]", state: loop.State, private: Confined[Any]) -> Ite
     release = loop.a_bound_each(run.query("steps"), asked, selection.noise_weights(asked.sizes))
     if state.step == 0 and private.remaining(release.event):
         answers = measurements.released(asked, private.release(release, asked), release)
-        state.folds = [
-            (clique, groups, *answer) for (clique, *answer), groups in zip(answers, asked.groups, strict=True)
-        ]
+        state.folds = [(each[0], groups, *each[1:]) for each, groups in zip(answers, asked.groups, strict=True)]
         state.duals = None
         loop.fit_all(replace(run, config=run.config.resolved(run.card)), state)
         yield {"steps": float(len(answers))}

@@ -151,7 +151,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
         deviation=Noise.of(config, card).marginals * card.max_rows,
-        held=[*(clique for clique, _, _ in state.measured), *(clique for clique, *_ in state.folds)],
+        held=[clique for clique, *_ in (*state.measured, *state.folds)],
         sizes=net.sizes,
         most_cells=config.cells * (round_ + 1) // config.rounds,
         most=math.ceil(1.5 * len(net.domain)),
@@ -160,7 +160,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
 
 
 def a_bound_each(
-    declared: GroupedGaussianSum, query: Counts | Errors | steps.Folded, weights: tuple[float, ...] | None = None
+    declared: GroupedGaussianSum, query: Counts | Errors, weights: tuple[float, ...] | None = None
 ) -> GroupedGaussianSum:
     """The mechanism of a query: all units, and a bound on each table or group. weights: None: equal ones."""
     bounds = Bounds(norms=query.norms, groups=tuple(range(len(query.norms))))
@@ -217,9 +217,9 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
 def fit_all(run: Run[Config], state: "State") -> None:
     """Fit the model to all that has been measured. It sees released values only."""
     config, net = run.config, state.net
-    measured = [*state.measured, *steps.of_rows_before(run.card, state)]
-    cliques = [*(clique for clique, _, _ in measured), *(clique for clique, *_ in state.folds)]
-    tree = JunctionTree.over(cliques, net.sizes, net.label)
+    asked = [*state.folds, *state.measured]
+    measured = [*asked, *steps.mirrored(run.card, state)]
+    tree = JunctionTree.over([clique for clique, *_ in measured], net.sizes, net.label)
     last = state.phase == "training" and state.step == 2 * config.rounds - 1
     fitted = fit(
         measured,
@@ -228,7 +228,6 @@ def fit_all(run: Run[Config], state: "State") -> None:
         smoothing=config.smoothing,
         iterations=config.iterations if last else -(-config.iterations // 3),  # a rough model is enough to choose by
         duals=state.duals,
-        folds=state.folds,
     )
     net.take(tree, fitted.marginals)
     shares = []
@@ -240,7 +239,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
         shares.append((found / torch.bincount(bins))[bins])
     net.merge(net.maps, shares)
     net.keep(state.measured)
-    state.duals = fitted.duals
+    state.duals = fitted.duals[: sum(noisy.numel() for *_, noisy, _ in asked)]
 
 
 @dataclass
@@ -255,7 +254,7 @@ class State(contract.State):
     """The `FineCounts` of the bins of each column."""
     bins: list[Tensor] = field(default_factory=list)
     """By column, the bin of each value: a group of values, or itself."""
-    folds: list[steps.Fold] = field(default_factory=list)
+    folds: list[measurements.Fold] = field(default_factory=list)
     """How rows follow from the rows before, of linked tables."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""

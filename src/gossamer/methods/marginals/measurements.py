@@ -2,23 +2,23 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.tree import Clique, summed
-
-if TYPE_CHECKING:
-    from gossamer.methods.marginals.steps import Folded
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
 
 Measurement: TypeAlias = tuple[Clique, Tensor, Tensor]
 """A clique, the noisy counts of its cells, and the variance of the noise on each. Both float64 [sizes of the columns]."""
 
+Fold: TypeAlias = tuple[Clique, Tensor, Tensor, Tensor]
+"""A clique, the group of each of its cells, int64 [cells], the noisy counts of the groups, and the variances of their noise."""
 
-def released(query: "Counts | Folded", answer: Tensor, release: GroupedGaussianSum) -> list[Measurement]:
+
+def released(query: Counts, answer: Tensor, release: GroupedGaussianSum) -> list[Measurement]:
     """The tables of an answer, each with the variance of its noise."""
     count = len(query.cliques)
     weights = release.weights or (count**-0.5,) * count
