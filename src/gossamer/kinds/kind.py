@@ -223,7 +223,7 @@ class Kind(ABC, Generic[R, K]):
 
     @abstractmethod
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[R], Array]:
-        """Train the judge on samples. Returns a function of records: whether the judge says the label of each, bool [n]. See `judged`."""
+        """Train the judge on samples. Returns a function of `judged`: whether the judge says the label of each, bool [n]."""
 
     # ------------------------------------------------------------------ attack
 

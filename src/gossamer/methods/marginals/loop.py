@@ -199,11 +199,8 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
     net, maps = state.net, []
     for column, fine in enumerate(fine_counts(run, measured, query)):
         state.fine.append((fine.counts, fine.deviation, fine.in_order, fine.width))
-        if column == net.label:
-            maps.append(torch.arange(len(fine.counts)))
-        else:
-            known = column in known_columns(run.card)
-            maps.append(net.maps[column] if known else selection.merged(fine, most=run.config.bins))
+        stays = column == net.label or column in known_columns(run.card)
+        maps.append(net.maps[column] if stays else selection.merged(fine, most=run.config.bins))
     for before, column in rows_before(run.card):
         maps[before] = with_none(maps[column][query.maps[column]], net.domain[before])
     state.bins = [*query.maps[: len(maps)]]
@@ -231,10 +228,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
     )
     net.take(tree, fitted.marginals)
     shares = []
-    for k, (fine, bins, own, probabilities) in enumerate(zip(state.fine, state.bins, net.maps, net.alone, strict=True)):
-        if k in known_columns(run.card):
-            shares.append(torch.ones(len(own)).double())
-            continue
+    for fine, bins, own, probabilities in zip(state.fine, state.bins, net.maps, net.alone, strict=True):
         found = smoothing.shares(FineCounts(*fine), of_bins(bins, own), probabilities * state.total)
         shares.append((found / torch.bincount(bins))[bins])
     net.merge(net.maps, shares)

@@ -1,4 +1,4 @@
-"""How the rows of linked tables follow from the rows before: the cells of a table are counted by how far a value is from the last.
+"""How the rows of linked tables follow from the rows before: cells are counted by how far a value is from the last.
 
 A column and the same column of the row before have many cells, and few rows for each. So cells of one distance are counted
 together: equal values, neighbours, and distances that double. The first rows of a parent are counted by their values. The

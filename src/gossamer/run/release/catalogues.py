@@ -77,13 +77,13 @@ def _facts(certificate: Certificate) -> dict[str, Any]:
 def _tables(certificate: Certificate, file: str) -> Iterator[dict[str, Any]]:
     """The tables that the samples are: the file of each, its columns, and keys of other tables that it refers to."""
     card = certificate.card
-    if "column" in card:
+    if alone := card.get("column"):
         yield {
             "name": "samples",
             "file": file,
             "inside": "",
             "key": "",
-            "columns": [*_columns(certificate, card["column"], "column ")],
+            "columns": [*_columns(certificate, alone, "column ")],
         }
     for name, facts in card.get("table", {}).items():
         keys = {facts.get("key", ""): {}, facts.get("parent_key", ""): {"of": facts.get("parent")}}
