@@ -222,7 +222,7 @@ class Kind(ABC, Generic[R, K]):
         return records
 
     @abstractmethod
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[R], Array]:
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Any], Array]:
         """Train the judge on samples. Returns a function of `judged`: whether the judge says the label of each, bool [n]."""
 
     # ------------------------------------------------------------------ attack

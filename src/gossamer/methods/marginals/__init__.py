@@ -288,7 +288,9 @@ class Marginals(Method[Config, "loop.State"]):
             ]
         columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
         steps = tables("steps", float(card.max_rows), Noise.of(config, card).steps, 1)
-        found = [OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given))]
+        found: list[OnPrivate[Config, Any]] = [
+            OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given))
+        ]
         if steps_of(card):
             found.append(OnPrivate(name="steps", steps=1, queries=[steps], body=lambda *given: linked.follow(*given)))
         rounds = [self.training(config, card, steps=2 * config.rounds)] if rounds_share(config, card) else []

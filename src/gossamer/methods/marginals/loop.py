@@ -151,7 +151,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
         deviation=Noise.of(config, card).marginals * card.max_rows,
-        held=[clique for clique, *_ in (*state.measured, *state.folds)],
+        held=[*(clique for clique, *_ in state.measured), *(clique for clique, *_ in state.folds)],
         sizes=net.sizes,
         most_cells=config.cells * (round_ + 1) // config.rounds,
         most=math.ceil(1.5 * len(net.domain)),
@@ -186,7 +186,8 @@ def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts
 
 def with_none(values: Tensor, size: int) -> Tensor:
     """The map of the column of the row before: as that of the row, and the last code, of no row, apart. int64 [size]"""
-    return torch.unique(torch.cat([values[: size - 1], values.max()[None] + 1]), return_inverse=True)[1]
+    found: Tensor = torch.unique(torch.cat([values[: size - 1], values.max()[None] + 1]), return_inverse=True)[1]
+    return found
 
 
 def of_bins(bins: Tensor, values: Tensor) -> Tensor:
@@ -214,9 +215,9 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
 def fit_all(run: Run[Config], state: "State") -> None:
     """Fit the model to all that has been measured. It sees released values only."""
     config, net = run.config, state.net
-    asked = [*state.folds, *state.measured]
+    asked: list[Measurement | measurements.Fold] = [*state.folds, *state.measured]
     measured = [*asked, *steps.mirrored(run.card, state)]
-    tree = JunctionTree.over([clique for clique, *_ in measured], net.sizes, net.label)
+    tree = JunctionTree.over([each[0] for each in measured], net.sizes, net.label)
     last = state.phase == "training" and state.step == 2 * config.rounds - 1
     fitted = fit(
         measured,
@@ -233,7 +234,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
         shares.append((found / torch.bincount(bins))[bins])
     net.merge(net.maps, shares)
     net.keep(state.measured)
-    state.duals = fitted.duals[: sum(noisy.numel() for *_, noisy, _ in asked)]
+    state.duals = fitted.duals[: sum(each[-1].numel() for each in asked)]
 
 
 @dataclass

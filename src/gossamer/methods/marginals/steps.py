@@ -43,7 +43,8 @@ def _groups(card: Any, net: MarkovField, clique: tuple[int, int]) -> Tensor:
     far = (here - there).abs()
     bands = torch.where((here < ordered) & (there < ordered), 2 + far.clamp(min=1).log2().long(), 1)
     groups = torch.where(there < 0, here, values + torch.where(far == 0, 0, bands))
-    return torch.unique(groups.flatten(), return_inverse=True)[1]
+    own_groups: Tensor = torch.unique(groups.flatten(), return_inverse=True)[1]
+    return own_groups
 
 
 def _merged_before(net: MarkovField, before: int, own: int) -> list[int]:
@@ -73,8 +74,8 @@ def mirrored(card: Any, state: "loop.State") -> list[Fold]:
     first = float((steps[-1] / steps.sum().clamp(min=1)).clamp(0.001, 0.999))
     every = [*state.measured]
     for column in before:
-        clique, *parts = next(each for each in state.measured if column in each[0])
-        every.append(((column,), *(summed(part, clique, (column,)) for part in parts)))
+        clique, counts, noise = next(each for each in state.measured if column in each[0])
+        every.append(((column,), summed(counts, clique, (column,)), summed(noise, clique, (column,))))
     for clique, counts, variances in every:
         if (other := mirror(card, clique)) is None:
             continue
