@@ -186,8 +186,9 @@ def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts
 
 def with_none(values: Tensor, size: int) -> Tensor:
     """The map of the column of the row before: as that of the row, and the last code, of no row, apart. int64 [size]"""
-    found: Tensor = torch.unique(torch.cat([values[: size - 1], values.max()[None] + 1]), return_inverse=True)[1]
-    return found
+    none = values.max()[None] + 1
+    _, numbers = torch.unique(torch.cat([values[: size - 1], none]), return_inverse=True)
+    return torch.as_tensor(numbers)
 
 
 def of_bins(bins: Tensor, values: Tensor) -> Tensor:

@@ -38,19 +38,17 @@ def _groups(card: Any, net: MarkovField, clique: tuple[int, int]) -> Tensor:
         return torch.arange(rows * values)
     last = torch.tensor([*_merged_before(net, before, own), -1])
     ordered = int(net.maps[own][: card.columns[own].in_order].max()) + 1 if card.columns[own].in_order else 0
-    here = torch.arange(values).expand(rows, values)
-    there = last[:, None].expand(rows, values)
+    here, there = torch.arange(values)[None], last[:, None]
     far = (here - there).abs()
     bands = torch.where((here < ordered) & (there < ordered), 2 + far.clamp(min=1).log2().long(), 1)
     groups = torch.where(there < 0, here, values + torch.where(far == 0, 0, bands))
-    own_groups: Tensor = torch.unique(groups.flatten(), return_inverse=True)[1]
-    return own_groups
+    _, numbers = torch.unique(groups.flatten(), return_inverse=True)
+    return torch.as_tensor(numbers)
 
 
 def _merged_before(net: MarkovField, before: int, own: int) -> list[int]:
     """For each merged value of the column of the row before but the last, of no row: that of the row."""
-    pairs = zip(net.maps[before].tolist()[:-1], net.maps[own].tolist(), strict=False)
-    found = dict(reversed([*pairs]))
+    found = dict(zip(net.maps[before].tolist()[:-1], net.maps[own].tolist(), strict=False))
     return [found[value] for value in sorted(found)]
 
 
