@@ -1,5 +1,6 @@
 """Linked tables the whole way: from files to a release that verifies and replays, and what is measured of it."""
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,38 @@ def test_a_release_verifies_replays_and_holds_the_tables(run: gossamer.Synthesiz
     facts = (release / "certificate.json").read_text()
     assert "table visits, at most 6 rows for each row of patients in the order of day, with 2 columns" in facts
     assert "so all of them together count as 1 in each table" in facts
+    tables = _loaded(release)
+    assert [len(rows) for rows in tables.values()] == [50, len(tables["visits"])]
+    assert {row["id"] for row in tables["visits"]} <= {row["id"] for row in tables["patients"]}
+    described = json.loads((release / "croissant.json").read_text())
+    patients, visits = described["recordSet"]
+    assert patients["key"] == {"@id": "patients/0"}
+    assert visits["field"][0]["references"] == {"field": {"@id": "patients/0"}}
+    inside = {each["@id"]: each.get("containedIn") for each in described["distribution"]}
+    assert inside["visits.csv"] == {"@id": "samples.zip"}
+    assert {field["source"]["fileObject"]["@id"] for field in visits["field"]} == {"visits.csv"}
     rows = (release / "samples.zip").read_bytes()
     (release / "samples.zip").write_bytes(rows[:-1] + bytes([rows[-1] ^ 1]))
     assert not gossamer.verify(release).ok
+    with pytest.raises(ValueError, match="not the one that was released"):
+        _loaded(release)
+
+
+def _loaded(release: Path) -> Any:
+    """What load.py of a release gives."""
+    own: dict[str, Any] = {"__file__": str(release / "load.py"), "__name__": "load"}
+    exec((release / "load.py").read_text(), own)
+    return own["load"]()
+
+
+def test_a_score_counts_the_rows_of_the_table_with_the_label_by_unit(folder: Path, tmp_path: Path) -> None:
+    """Without noise: the share that is right of a patient's visits, summed over patients. Men stay ill, so it is high."""
+    data = Source(folder / "parts", public_test_data=True)
+    facts: Any = {"epsilon": 10_000, "delta": 1e-5, "rounds": 1, "iterations": 20, "score": 0.03}
+    run = gossamer.fit("marginals", data=data, card=folder / "card.toml", out=tmp_path / "RUN", **facts)
+    figures = run.certificate.figures["score"]
+    assert "of table visits" in json.dumps(json.loads((tmp_path / "RUN" / "config.json").read_text())["score"])
+    assert 0.75 < figures["accuracy"] < 1
 
 
 def test_figures_see_what_links_rows(run: gossamer.Synthesizer, folder: Path) -> None:

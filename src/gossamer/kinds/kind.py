@@ -237,9 +237,13 @@ class Kind(ABC, Generic[R, K]):
         """What learns from samples of a job to say the labels of records, in words; empty: nothing can. Reads no record."""
         return ""
 
+    def judged(self, card: K, records: R) -> Any:
+        """The records whose labels the judge says, with units as they are in `records`."""
+        return records
+
     @abstractmethod
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[R], Array]:
-        """Train the judge on samples. Returns a function of records: whether the judge says the label of each, bool [n]."""
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Any], Array]:
+        """Train the judge on samples. Returns a function of `judged`: whether the judge says the label of each, bool [n]."""
 
     # ------------------------------------------------------------------ attack
 

@@ -20,11 +20,14 @@ from gossamer.data.tables.linked.card import LinkedCard
 from gossamer.data.tables.linked.read import LinkedRecords, identify_linked, places, read_linked
 from gossamer.data.tables.linked.samples import SHOWN, UNITS, LinkedSamples
 from gossamer.data.tables.samples import row_texts
+from gossamer.data.tables.table import Table
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
-from gossamer.kinds.tables import TABLES
+from gossamer.kinds.tables import JUDGED, TABLES, can_judge, judge_of
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import linked
 from gossamer.metrics.tables.registry import Inputs
@@ -43,9 +46,8 @@ class Linked(Kind[LinkedRecords, LinkedCard]):
     options = ()
     words = Words(
         records="linked tables",
-        loads="""import pandas, zipfile  # each table is a .csv in samples.zip
-archive = zipfile.ZipFile("samples.zip")
-tables = {name: pandas.read_csv(archive.open(name)) for name in archive.namelist()}""",
+        loads="""import load  # load.py of this folder, which needs Python alone
+tables = load.load()  # the rows of each table in samples.zip, as dicts, by its name""",
         with_gossamer="""import gossamer  # installed from its source
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a DataFrame for each table""",
@@ -111,9 +113,20 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         every: Any = read | shared
         return linked.Inputs(card=card, parts=parts, links=links, remarks=notes, **every)
 
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[LinkedRecords], Array]:
-        """Nothing is asked: linked tables have no score."""
-        raise RequestError("linked tables have no score yet: leave `score` out.")
+    def judge(self, job: Job[BaseConfig, State]) -> str:
+        """As of a table, for the first table with such a label."""
+        at = _with_label(job.card)
+        return f"gradient boosting trained on {JUDGED:,} samples of table {job.card.names[at]}" if at >= 0 else ""
+
+    def judged(self, card: LinkedCard, records: LinkedRecords) -> Table:
+        """The rows of that table."""
+        return records.parts[_with_label(card)]
+
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Table], Array]:
+        """A row counts with the columns of its part."""
+        card = synthesizer.card
+        drawn = read_linked(Source(self.drawn(synthesizer, UNITS, seed=0).columns()), card, called="samples")
+        return judge_of(self.judged(card, drawn).codes[:JUDGED], card.parts[_with_label(card)].card)
 
     # ------------------------------------------------------------------ attack
 
@@ -210,6 +223,11 @@ LINKED = Linked()
 def _sources(source: Source) -> dict[str, Source]:
     """Each table, by name."""
     return {name: Source(place) for name, place in (places(source) or {}).items()}
+
+
+def _with_label(card: LinkedCard) -> int:
+    """The position of the first table with a label of a few values; -1: there is none."""
+    return next((at for at, part in enumerate(card.parts) if can_judge(part.card)), -1)
 
 
 def _members(path: Path) -> dict[str, list[bytes]]:

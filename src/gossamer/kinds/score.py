@@ -51,14 +51,17 @@ class Facts:
         are_true: from records to bool [n, facts]. What it says of one record depends on no other.
         most: of how many facts a record can be true at once. What a unit adds is divided by the root.
         dimension: the number of facts.
+        of: from what a run reads to the records that it is about, each of the same unit.
     """
 
     are_true: Callable[[Any], np.ndarray]
     most: int
     dimension: int
+    of: Callable[[Any], Any] = lambda records: records
 
     def clipped_sum(self, records: Any, bounds: Any, /) -> "Tensor":
         """float64 [facts]; what one unit adds is at most 1 long, and at most bounds.norms[0]."""
+        records = self.of(records)
         if len(records) == 0:
             return torch.zeros(self.dimension, dtype=torch.float64)
         true = self.are_true(records).astype(np.float64)
@@ -68,11 +71,11 @@ class Facts:
         return torch.from_numpy(true.sum(0)).mul_(min(bounds.norms[0], 1.0) / math.sqrt(self.most))
 
 
-def right_and_wrong(is_right: Callable[[Any], np.ndarray]) -> Facts:
-    """The query of a score. is_right: from records to bool [n], as `Kind.is_right` gives it."""
+def right_and_wrong(is_right: Callable[[Any], np.ndarray], of: Callable[[Any], Any] = lambda records: records) -> Facts:
+    """The query of a score. is_right: from records to bool [n], as `Kind.is_right` gives it. of: see `Facts`."""
 
     def are_true(records: Any) -> np.ndarray:
         right = is_right(records)
         return np.stack([right, ~right], axis=1)
 
-    return Facts(are_true, most=1, dimension=2)
+    return Facts(are_true, most=1, dimension=2, of=of)

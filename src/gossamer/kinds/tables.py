@@ -49,10 +49,29 @@ _CODED = (
 )
 _GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
 """Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
-_JUDGED = 20_000
+JUDGED = 20_000
 """Rows from which the judge of a score learns. It takes seconds."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
+
+
+def can_judge(card: TableCard) -> bool:
+    """Whether there is a label of a few values."""
+    label = card.label_index
+    return label is not None and 1 < card.columns[label].size <= boosting.MOST_VALUES
+
+
+def judge_of(codes: Array, card: TableCard) -> Callable[[Table], Array]:
+    """Whether a model that learns from the codes of samples says the label of a row."""
+    label, rows = card.names.index(str(card.label)), Rows.of(codes)
+    train = boosting.Examples.of(rows, rows.codes.astype(np.float64), card)
+
+    def is_right(records: Table) -> Array:
+        features = np.delete(records.codes, label, axis=1).astype(np.float64)
+        chances = boosting.probabilities(train, features, classes=card.columns[label].size, seed=0)
+        return np.asarray(chances.argmax(axis=1) == records.codes[:, label])
+
+    return is_right
 
 
 class Tables(Kind[Table, TableCard]):
@@ -158,23 +177,11 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
     def judge(self, job: Job[BaseConfig, State]) -> str:
         """Gradient boosting, for a label of a few values."""
-        label = job.card.label_index
-        if label is None or not 1 < job.card.columns[label].size <= boosting.MOST_VALUES:
-            return ""
-        return f"gradient boosting trained on {_JUDGED:,} samples"
+        return f"gradient boosting trained on {JUDGED:,} samples" if can_judge(job.card) else ""
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Table], Array]:
         """By codes, so that the values of a bin need not be read again."""
-        card, label = synthesizer.card, synthesizer.card.label_index
-        rows = Rows.of(self.drawn(synthesizer, _JUDGED, seed=0).codes)
-        train = boosting.Examples.of(rows, rows.codes.astype(np.float64), card)
-
-        def is_right(records: Table) -> Array:
-            features = np.delete(records.codes, label, axis=1).astype(np.float64)
-            chances = boosting.probabilities(train, features, classes=card.columns[label].size, seed=0)
-            return np.asarray(chances.argmax(axis=1) == records.codes[:, label])
-
-        return is_right
+        return judge_of(self.drawn(synthesizer, JUDGED, seed=0).codes, synthesizer.card)
 
     # ------------------------------------------------------------------ attack
 

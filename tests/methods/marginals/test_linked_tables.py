@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 import torch
 
 from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.table import Table
 from gossamer.methods import METHODS
 from gossamer.methods.contract import Draw
-from gossamer.methods.marginals import linked, of_parts
+from gossamer.methods.marginals import Noise, linked, loop, of_parts, steps
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
+from gossamer.privacy.queries import Bounds
 from gossamer.testing import MethodTests
 
 CARD = LinkedCard.loads(
@@ -69,6 +72,61 @@ def test_the_parts_share_the_budget() -> None:
     noises = [own.noise_multiplier for _, own in of_parts(config, CARD)]
     assert sum(noise**-2 for noise in noises) == pytest.approx(2.0**-2)
     assert noises[1] < noises[0], "the part with most columns has most of the budget"
+
+
+def test_groups_of_steps_are_first_rows_equal_values_and_distances_that_double() -> None:
+    part = CARD.parts[1]
+    net = MarkovField(part.card.domain, None)
+    before, own = part.before[0] + part.first_before, part.own  # days in four bins, and no row before
+    groups = steps._groups(part.card, net, (before, own)).view(net.sizes[before], net.sizes[own])
+    rows, last = groups[:-1], groups[-1]
+    assert last.tolist() == [0, 1, 2, 3], "first rows are counted by their values"
+    for far, group in ((0, 4), (1, 5), (2, 6), (3, 6)):
+        assert {int(rows[a, b]) for a in range(4) for b in range(4) if abs(a - b) == far} == {group}
+    ill = steps._groups(part.card, net, (before + 1, own + 1)).view(3, 2)
+    assert ill.tolist() == [[2, 3], [3, 2], [0, 1]], "values without an order are equal, or not"
+
+
+def test_no_unit_moves_the_groups_of_a_table_by_more_than_one() -> None:
+    part = CARD.parts[1]
+    asked = steps.query(part.card, MarkovField(part.card.domain, None))
+    draw = np.random.default_rng(0)
+    units = np.repeat(np.arange(5), [1, 2, 7, 3, 40])
+    codes = np.stack([draw.integers(0, size, len(units)) for size in part.card.domain], 1).astype(np.int16)
+    bounds = Bounds(norms=asked.norms, groups=tuple(range(len(asked.norms))))
+    whole = asked.clipped_sum(Table(codes, units), bounds)
+    for unit in range(5):
+        left = units != unit
+        moved = whole - asked.clipped_sum(Table(codes[left], units[left]), bounds)
+        for table in asked.tables(moved):
+            assert table.min() >= 0
+            assert table.sum() == pytest.approx(1, abs=1e-4)
+            assert table.sum() <= 1
+    with pytest.raises(ValueError, match="a unit moves"):
+        asked.clipped_sum(Table(codes, units), Bounds(norms=(0.5,) * len(asked.norms)))
+
+
+def test_known_columns_are_not_counted_alone_and_no_pair_of_them_is_asked_for() -> None:
+    part = CARD.parts[1]
+    config = METHODS["marginals"].config_type(noise_multiplier=1.0, rounds=2, cells=2_000).resolved(part.card)
+    run: Any = SimpleNamespace(config=config, card=part.card)
+    known = {*part.card.known}
+    assert known == set(range(part.own - 1))
+    assert not known & {column for clique in loop.first_query(run).cliques for column in clique}
+    state = loop.State(MarkovField(part.card.domain, None), 200.0)
+    assert not any(known.issuperset(clique) for clique in loop.open_candidates(config, part.card, state, 0))
+
+
+def test_shares_of_the_budget_add_up() -> None:
+    """With rounds and, where noise hides errors, without."""
+    part = CARD.parts[1]
+    for noise in (0.1, 1_000.0):
+        config = METHODS["marginals"].config_type(noise_multiplier=noise)
+        each = Noise.of(config, part.card)
+        times = (1, 1, config.rounds, config.rounds)
+        spent = (each.columns, each.steps, each.errors, each.marginals)
+        assert sum(n / own**2 for n, own in zip(times, spent, strict=True)) == pytest.approx(1 / noise**2)
+    assert math.isinf(each.marginals) and each.columns == each.steps, "half for columns, and half for steps"
 
 
 def _field(seed: int) -> MarkovField:

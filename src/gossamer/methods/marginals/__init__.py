@@ -41,6 +41,7 @@ MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
 COLUMNS_SHARE = 0.4
 """Of the privacy budget, for the first query."""
+STEPS_SHARE, BLIND_STEPS = 0.25, 0.5
 BLIND = 1 / 3
 """Noise of so much of the rows hides which pairs are dependent."""
 LEAST_GROUPS = 4
@@ -112,23 +113,24 @@ class Noise:
     """
 
     columns: float
+    steps: float
     errors: float
     marginals: float
 
     @classmethod
     def of(cls, config: Config, card: Any) -> "Noise":
         """By the shares of a Config. card: a TableCard."""
-        first = columns_share(config, card)
-        errors = config.errors_share if first < 1 else 0.0
-        each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
+        first, steps, rest = columns_share(config, card), steps_share(config, card), rounds_share(config, card)
+        errors = config.errors_share if rest else 0.0
+        each = [first, steps, errors / config.rounds, (rest - errors) / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
 
 
 def linked_parts(card: Any) -> "list[tuple[Part, float]]":
     """The parts of linked tables, each with its share of the privacy budget: by the number of its columns. Of a table: none."""
     parts = getattr(card, "parts", ())
-    columns = sum(len(part.card.columns) for part in parts)
-    return [(part, len(part.card.columns) / columns) for part in parts]
+    sizes = [len(part.card.columns) - len(part.card.known) + len(part.card.steps) for part in parts]
+    return [(part, size / sum(sizes)) for part, size in zip(parts, sizes, strict=True)]
 
 
 def of_parts(config: Config, card: Any) -> "list[tuple[Part, Config]]":
@@ -137,14 +139,40 @@ def of_parts(config: Config, card: Any) -> "list[tuple[Part, Config]]":
     return [(part, replace(config, noise_multiplier=noise / math.sqrt(share))) for part, share in linked_parts(card)]
 
 
+def known_columns(card: Any) -> frozenset[int]:
+    """Columns that are known as a row of linked tables is drawn; of a table none. They are not counted alone."""
+    return frozenset(getattr(card, "known", ()))
+
+
+def steps_of(card: Any) -> list[tuple[int, int]]:
+    """Tables that tell how a row of linked tables follows from the row before. They are counted in the first round."""
+    return [*getattr(card, "steps", ())]
+
+
+def rows_before(card: Any) -> list[tuple[int, int]]:
+    """The columns of the row before, each with the same column of the row."""
+    return [*getattr(card, "before", ())]
+
+
 def columns_share(config: Config, card: Any) -> float:
     """The share of the privacy budget for the first query."""
-    return config.columns_share or (1.0 if is_blind(config, card) else COLUMNS_SHARE)
+    return config.columns_share or (1.0 - steps_share(config, card) if is_blind(config, card) else COLUMNS_SHARE)
+
+
+def steps_share(config: Config, card: Any) -> float:
+    """The share of the privacy budget for how rows follow from the rows before; of a table nothing."""
+    return (BLIND_STEPS if is_blind(config, card) else STEPS_SHARE) if steps_of(card) else 0.0
+
+
+def rounds_share(config: Config, card: Any) -> float:
+    """The share of the privacy budget for all rounds."""
+    rest = 1 - columns_share(config, card) - steps_share(config, card)
+    return rest if rest > 1e-9 else 0.0
 
 
 def is_blind(config: Config, card: Any) -> bool:
-    """Whether the noise on the errors of all pairs is above BLIND of the rows. Then columns are counted alone."""
-    pairs = math.comb(len(card.domain), 2)
+    """Whether the noise on the errors of all pairs is above BLIND of the rows."""
+    pairs = math.comb(len(card.domain), 2) - math.comb(len(known_columns(card)), 2)
     noise = config.noise_multiplier * math.sqrt(config.rounds * pairs / config.errors_share) * int(card.max_rows)
     return noise > BLIND * int(card.declared_size)
 
@@ -155,7 +183,7 @@ def precision(config: Config, card: Any, *, with_label: bool) -> float:
     By the first query, which divides its noise among its tables. The count of a value is the sum of its cells.
     """
     labels = card.domain[card.label_index] if with_label else 1
-    tables = max(1, len(card.domain) - with_label) + len(fine_columns(config, card))
+    tables = max(1, len(card.domain) - len(known_columns(card)) - with_label) + len(fine_columns(config, card))
     return _precision(config, card, tables * labels)
 
 
@@ -166,19 +194,21 @@ def _precision(config: Config, card: Any, tables: int) -> float:
 
 def groups(config: Config, card: Any) -> int:
     """How many groups of neighbours are counted of a wide column, about: as many as stand out where rows are even."""
-    noise = _precision(config, card, len(card.domain))
+    noise = _precision(config, card, len(card.domain) - len(known_columns(card)))
     return int(min(config.bins, max(LEAST_GROUPS, 1 / noise))) if noise else config.bins
 
 
 def wide_columns(config: Config, card: Any) -> list[int]:
     """The columns with more bins than a column of the model has. They are counted by groups of neighbours."""
-    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
+    apart = known_columns(card) | {card.label_index}
+    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k not in apart]
 
 
 def fine_columns(config: Config, card: Any) -> list[int]:
     """The wide columns that are also counted by values: all, or none where the noise would be above an even group of rows."""
     wide = wide_columns(config, card)
-    return wide if _precision(config, card, len(card.domain) + len(wide)) * config.bins <= 2 else []
+    tables = len(card.domain) - len(known_columns(card)) + len(wide)
+    return wide if _precision(config, card, tables) * config.bins <= 2 else []
 
 
 def counts_label(config: Config, card: Any) -> bool:
@@ -257,11 +287,14 @@ class Marginals(Method[Config, "loop.State"]):
                 for phase in self.phases(own, part.card)
             ]
         columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
-        rounds = [] if columns_share(config, card) == 1 else [self.training(config, card, steps=2 * config.rounds)]
-        return [
-            OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
-            *rounds,
+        steps = tables("steps", float(card.max_rows), Noise.of(config, card).steps, 1)
+        found: list[OnPrivate[Config, Any]] = [
+            OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given))
         ]
+        if steps_of(card):
+            found.append(OnPrivate(name="steps", steps=1, queries=[steps], body=lambda *given: linked.follow(*given)))
+        rounds = [self.training(config, card, steps=2 * config.rounds)] if rounds_share(config, card) else []
+        return [*found, *rounds]
 
     def net(self, config: Config, card: Any) -> "nn.Module":
         """See `Method`. card: a TableCard or a LinkedCard."""

@@ -39,12 +39,15 @@ class Counts:
         cliques: whose tables are counted, as positions of maps.
         max_rows: K, public.
         again: the columns of the further maps.
+        groups: of each table the group of each cell, int64 [cells], public or released: groups are counted, and not cells. A
+            row is in one group of a table. Empty: cells are.
     """
 
     maps: Sequence[Tensor]
     cliques: Sequence[Clique]
     max_rows: int = 1
     again: Sequence[int] = ()
+    groups: Sequence[Tensor] = ()
 
     def total(self, answer: Tensor) -> float:
         """The number of rows by a noisy answer, each with its weight."""
@@ -58,6 +61,8 @@ class Counts:
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Of each table."""
+        if self.groups:
+            return [(int(each.max()) + 1,) for each in self.groups]
         sizes = [int(each.max()) + 1 for each in self.maps]
         return [tuple(sizes[column] for column in clique) for clique in self.cliques]
 
@@ -84,7 +89,10 @@ class Counts:
         """
         if min(bounds.norms) < self.max_rows:
             raise ValueError(f"a unit moves a table of counts by up to {self.max_rows}, not {min(bounds.norms):g}")
-        return torch.cat([torch.zeros(0, dtype=torch.float64), *_counted(rows, self)]) / GRID
+        counted = _counted(rows, self)
+        if self.groups:
+            counted = [torch.bincount(*each) for each in zip(self.groups, counted, strict=True)]
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *counted]) / GRID
 
     def tables(self, answer: Tensor) -> list[Tensor]:
         """The tables of an answer, each with the shape of its clique."""

@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from gossamer.methods.marginals.measurements import Measurement
+from gossamer.methods.marginals.measurements import Fold, Measurement
 from gossamer.methods.marginals.tree import JunctionTree, spread
 
 MEMORY = 20
@@ -23,7 +23,7 @@ MEMORY = 20
 
 
 def fit(
-    measured: Sequence[Measurement],
+    measured: Sequence[Measurement | Fold],
     tree: JunctionTree,
     *,
     total: float,
@@ -34,7 +34,7 @@ def fit(
     """Minimise the dual by L-BFGS, in float64.
 
     Args:
-        measured: a clique of the tree holds each of them.
+        measured: measurements, or folds. A clique of the tree holds each of them.
         tree: of the measured cliques.
         total: N, a released or declared number of rows, above zero.
         smoothing: s. At 1 the counts have the weight that their variances give; below, more.
@@ -44,17 +44,21 @@ def fit(
     Returns:
         The probabilities of the cells of the tree's cliques, and the t of all measured cells, [m], where the next fit begins.
     """
-    homes = [tree.home(clique) for clique, _, _ in measured]
-    counts = torch.cat([noisy.flatten() for _, noisy, _ in measured])
-    variances = smoothing * torch.cat([each.flatten() for _, _, each in measured])
+    homes = [tree.home(clique) for clique, *_ in measured]
+    groups = [
+        (own[0] if own else torch.arange(noisy.numel())).view([tree.sizes[column] for column in clique])
+        for clique, *own, noisy, _ in measured
+    ]
+    counts = torch.cat([noisy.flatten() for *_, noisy, _ in measured])
+    variances = smoothing * torch.cat([each.flatten() for *_, each in measured])
     scale = torch.rsqrt(counts.clamp(min=1.0) + variances)  # the curvature of the dual is about counts + variances
 
     def potentials(t: Tensor) -> list[Tensor]:
         sums = [torch.zeros(shape, dtype=torch.float64) for shape in tree.shapes]
-        parts = t.split([noisy.numel() for _, noisy, _ in measured])
-        for home, part, (clique, noisy, _) in zip(homes, parts, measured, strict=True):
+        parts = t.split([noisy.numel() for *_, noisy, _ in measured])
+        for home, part, own, (clique, *_) in zip(homes, parts, groups, measured, strict=True):
             assert home is not None
-            sums[home] = sums[home] + spread(part.view(noisy.shape), clique, tree.cliques[home])
+            sums[home] = sums[home] + spread(part[own], clique, tree.cliques[home])
         return sums
 
     def objective(scaled: np.ndarray) -> tuple[float, np.ndarray]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Draw, Logs, Run
-from gossamer.methods.marginals import loop
+from gossamer.methods.marginals import loop, measurements, selection, steps
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, JunctionTree, spread, summed
 from gossamer.privacy.confined import Confined
@@ -85,10 +85,36 @@ def of_part(
     card: Any = run.card  # a LinkedCard
     inner = state.parts[number]
     inner.phase, inner.step = phase.name, state.step
+    if phase.name == "columns":
+        merge_known(card, card.parts[number], state)
     rows = private.map(lambda records: records.parts[number])
     for logs in phase.body(replace(run, card=card.parts[number].card, config=config), inner, rows):
         yield logs
         inner.step = state.step
+
+
+def follow(run: "Run[Config]", state: loop.State, private: Confined[Any]) -> Iterator[Logs]:
+    """How rows follow from the rows before. One query."""
+    asked = steps.query(run.card, state.net)
+    release = loop.a_bound_each(run.query("steps"), asked, selection.noise_weights(asked.sizes))
+    if state.step == 0 and private.remaining(release.event):
+        answers = measurements.released(asked, private.release(release, asked), release)
+        state.folds = [(each[0], groups, *each[1:]) for each, groups in zip(answers, asked.groups, strict=True)]
+        state.duals = None
+        loop.fit_all(replace(run, config=run.config.resolved(run.card)), state)
+        yield {"steps": float(len(answers))}
+
+
+def merge_known(card: Any, part: Any, state: State) -> None:
+    """Merge values of known columns as the tables above have them. Of rows before, `loop.merge_rare` knows."""
+    nets = dict(zip(card.names, (each.net for each in state.parts), strict=True))
+    maps = nets[part.name].maps
+    for k, (name, column) in enumerate(part.above):
+        maps[k] = nets[name].maps[_own(card, name) + column]
+    if parent := card.table(part.name).parent:
+        above = card.parts[card.names.index(parent)]
+        maps[part.count] = nets[parent].maps[above.below_at + above.below.index(part.name)]
+    nets[part.name].merge(maps, [torch.ones_like(each) for each in maps])
 
 
 def sample(net: LinkedField, draw: "Draw[Config]") -> tuple[Tensor, Tensor]:
@@ -153,7 +179,7 @@ def _in_turn(
     rows[:, : part.count] = context
     rows[:, part.count] = numbers[parents]
     if not part.before:
-        return given(own, part.known, rows, {}, stream)
+        return given(own, part.card.known, rows, {}, stream)
     turn = torch.arange(len(parents)) - (numbers.cumsum(0) - numbers)[parents]
     steps = part.card.columns[part.step]
     first = torch.arange(steps.size) == steps.size - 1
@@ -163,7 +189,7 @@ def _in_turn(
         at = torch.nonzero(turn == k)[:, 0]
         rows[at, part.first_before : part.step] = none if k == 0 else rows[at - 1, own_columns]
         allowed = first if k == 0 else ~first
-        rows[at] = given(own, part.known, rows[at], {part.step: allowed.double()}, stream)
+        rows[at] = given(own, part.card.known, rows[at], {part.step: allowed.double()}, stream)
     return rows
 
 

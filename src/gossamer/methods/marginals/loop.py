@@ -21,9 +21,12 @@ from gossamer.methods.marginals import (
     counts_label,
     fine_columns,
     groups,
+    known_columns,
     measurements,
+    rows_before,
     selection,
     smoothing,
+    steps,
     wide_columns,
 )
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
@@ -105,6 +108,7 @@ def first_query(run: Run[Config]) -> Counts:
         own = smoothing.group_map(card.domain[column], card.columns[column].in_order, groups(run.config, card))
         maps[len(maps) if fine else column] = own
     held = {column for clique in cliques for column in clique}
+    held |= known_columns(card)
     return Counts([*maps.values()], [*cliques, *((k,) for k in maps if k not in held)], card.max_rows, fine)
 
 
@@ -113,8 +117,9 @@ def first_cliques(run: Run[Config]) -> list[Clique]:
     card: Any = run.card  # a TableCard
     label, count = card.label_index, len(card.domain)
     if not counts_label(run.config, card):
-        return [(column,) for column in range(count)]
-    return [(min(column, label), max(column, label)) for column in range(count) if column != label]
+        return [(column,) for column in range(count) if column not in known_columns(card)]
+    others = {*range(count)} - known_columns(card) - {label}
+    return [(min(column, label), max(column, label)) for column in sorted(others)]
 
 
 def counts(run: Run[Config], state: "State", cliques: Sequence[Clique]) -> Counts:
@@ -126,7 +131,8 @@ def counts(run: Run[Config], state: "State", cliques: Sequence[Clique]) -> Count
 def open_candidates(config: Config, card: Any, state: "State", round_: int) -> list[Clique]:
     """The candidates of a round, from what is public or released."""
     triples = 0 < config.triples_from <= round_ + 1 and selection.triples_stand_out(config, card, len(state.net.sizes))
-    return selection.candidates(state.net.sizes, triples=triples, most_cells=config.clique_cells)
+    found = selection.candidates(state.net.sizes, triples=triples, most_cells=config.clique_cells)
+    return [clique for clique in found if not known_columns(card).issuperset(clique)]
 
 
 def interactions(run: Run[Config], state: "State", round_: int) -> Interactions | None:
@@ -151,10 +157,11 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
         deviation=Noise.of(config, card).marginals * card.max_rows,
-        held=[clique for clique, _, _ in state.measured],
+        held=[*(clique for clique, *_ in state.measured), *(clique for clique, *_ in state.folds)],
         sizes=net.sizes,
         most_cells=config.cells * (round_ + 1) // config.rounds,
         most=math.ceil(1.5 * len(net.domain)),
+        also=lambda clique: steps.mirror(card, clique),
     ) or first_cliques(run)
 
 
@@ -171,6 +178,9 @@ def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts
     card: Any = run.card  # a TableCard
     found = []
     for column, facts in enumerate(card.columns):
+        if column in known_columns(card):
+            found.append(FineCounts(torch.ones(facts.size).double(), 0.0, facts.in_order))
+            continue
         noisy, deviation = measurements.of_column(measured, column)
         fine = FineCounts(noisy, deviation, facts.in_order + len(noisy) - len(query.maps[column]))
         if column in query.again:
@@ -178,6 +188,13 @@ def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts
             fine = fine.with_groups(measurements.of_column(measured, second)[0], query.maps[second])
         found.append(fine)
     return found
+
+
+def with_none(values: Tensor, size: int) -> Tensor:
+    """The map of the column of the row before: as that of the row, and the last code, of no row, apart. int64 [size]"""
+    none = values.max()[None] + 1
+    _, numbers = torch.unique(torch.cat([values[: size - 1], none]), return_inverse=True)
+    return torch.as_tensor(numbers)
 
 
 def of_bins(bins: Tensor, values: Tensor) -> Tensor:
@@ -190,8 +207,10 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
     net, maps = state.net, []
     for column, fine in enumerate(fine_counts(run, measured, query)):
         state.fine.append((fine.counts, fine.deviation, fine.in_order, fine.width))
-        own_map = selection.merged(fine, most=run.config.bins)
-        maps.append(torch.arange(len(fine.counts)) if column == net.label else own_map)
+        stays = column == net.label or column in known_columns(run.card)
+        maps.append(net.maps[column] if stays else selection.merged(fine, most=run.config.bins))
+    for before, column in rows_before(run.card):
+        maps[before] = with_none(maps[column][query.maps[column]], net.domain[before])
     state.bins = [*query.maps[: len(maps)]]
     of_values = [each[bins] for each, bins in zip(maps, state.bins, strict=True)]
     net.merge(of_values, [torch.ones_like(each) for each in of_values])
@@ -203,10 +222,12 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
 def fit_all(run: Run[Config], state: "State") -> None:
     """Fit the model to all that has been measured. It sees released values only."""
     config, net = run.config, state.net
-    tree = JunctionTree.over([clique for clique, _, _ in state.measured], net.sizes, net.label)
+    asked: list[Measurement | measurements.Fold] = [*state.folds, *state.measured]
+    measured = [*asked, *steps.mirrored(run.card, state)]
+    tree = JunctionTree.over([each[0] for each in measured], net.sizes, net.label)
     last = state.phase == "training" and state.step == 2 * config.rounds - 1
-    probabilities, state.duals = fit(
-        state.measured,
+    probabilities, duals = fit(
+        measured,
         tree,
         total=state.total,
         smoothing=config.smoothing,
@@ -220,6 +241,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
         shares.append((found / torch.bincount(bins))[bins])
     net.merge(net.maps, shares)
     net.keep(state.measured)
+    state.duals = duals[: sum(each[-1].numel() for each in asked)]
 
 
 @dataclass
@@ -234,6 +256,8 @@ class State(contract.State):
     """The `FineCounts` of the bins of each column."""
     bins: list[Tensor] = field(default_factory=list)
     """By column, the bin of each value: a group of values, or itself."""
+    folds: list[measurements.Fold] = field(default_factory=list)
+    """How rows follow from the rows before, of linked tables."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None

@@ -14,6 +14,9 @@ from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
 Measurement: TypeAlias = tuple[Clique, Tensor, Tensor]
 """A clique, the noisy counts of its cells, and the variance of the noise on each. Both float64 [sizes of the columns]."""
 
+Fold: TypeAlias = tuple[Clique, Tensor, Tensor, Tensor]
+"""A clique, the group of each of its cells, int64 [cells], the noisy counts of the groups, and the variances of their noise."""
+
 
 def released(query: Counts, answer: Tensor, release: GroupedGaussianSum) -> list[Measurement]:
     """The tables of an answer, each with the variance of its noise."""

@@ -7,7 +7,7 @@ of n cells is in proportion to n^(-1/3). That makes the sum of the expected L1 e
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,7 @@ def choose(
     sizes: Sequence[int],
     most_cells: int,
     most: int,
+    also: Callable[[Clique], Clique | None] = lambda _: None,
 ) -> list[Clique]:
     """Choose greedily: the candidate that adds most to `promise`, while one adds and the tree has at most so many cells.
 
@@ -200,6 +201,7 @@ def choose(
         sizes: number of merged values of each column.
         most_cells: of the tree.
         most: number of cliques to choose.
+        also: another clique that the tree holds because of one, or None.
     """
     error, weight = errors.numpy().astype(np.float64), np.array(weights)
     share = np.array([cells_of([clique], sizes) for clique in cliques]) ** (2 / 3)
@@ -219,6 +221,7 @@ def choose(
             if promises[k] <= best:
                 break
             grown = [*held, *(cliques[each] for each in chosen), cliques[k]]
+            grown += [each for each in map(also, grown) if each]
             if cells_of(triangulated(grown, sizes), sizes) <= most_cells:
                 taken = int(k)
                 break

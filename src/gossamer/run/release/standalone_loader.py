@@ -24,6 +24,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeAlias
 
+from gossamer.data.card import Kind
 from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.methods import METHODS
 from gossamer.methods.common.labelling import LabelsSamples
@@ -52,14 +53,14 @@ class Unloadable(Exception):
     """Why no such file can be written, in a phrase."""
 
 
-def loader(method: str) -> str:
-    """The text of load.py for releases of a method.
+def loader(method: str, samples: Kind | None = None) -> str:
+    """The text of load.py for releases of a method. samples: what it draws; None: what it takes.
 
     Raises:
         Unloadable: if it would need more than PyTorch and safetensors, or NumPy for a table.
     """
     kind = type(METHODS[method])
-    name, *packages = SAMPLES[kind.takes].loader
+    name, *packages = SAMPLES[samples or kind.takes].loader
     frame = resources.files("gossamer.run.release").joinpath(name)
     text = frame.read_text(encoding="utf-8")
     needed = _Needed(frozenset({*packages, *sys.stdlib_module_names}))
@@ -81,8 +82,6 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
     job = Job.of(METHODS[certificate.method], certificate.config, card_from(certificate.card))
-    if not SAMPLES[job.card.kind].loader:
-        return "", f"{job.card.in_words} are drawn by Gossamer alone"
     if job.own_pretrained:
         named = " and ".join(f"the {kind} {name}" for kind, name in job.own_pretrained)
         return "", f"it needs {named}, which no release contains"
@@ -92,7 +91,7 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     if had_public and METHODS[certificate.method].labels_public(certificate.config):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
-        return loader(certificate.method), ""
+        return loader(certificate.method, job.card.kind), ""
     except Unloadable as error:
         return "", str(error)
 

@@ -6,7 +6,7 @@ takes its place.
 
 import math
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from gossamer.errors import RequestError
@@ -79,7 +79,7 @@ def croissant(certificate: Certificate, sums: Mapping[str, str]) -> str:
     return template("croissant.txt", __package__).render(
         sums=sorted(sums.items()),
         file=file,
-        columns=[*_columns(certificate)] if file in sums else [],
+        tables=[*_tables(certificate, file)] if file in sums else [],
         uses=[use for use in (facts["known"].get("intended_use"), score) if use],
         **facts,
     )
@@ -119,8 +119,26 @@ def _facts(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _columns(certificate: Certificate) -> Iterator[dict[str, Any]]:
-    """The columns of a table, each with the sentence that the certificate has of it."""
-    for column in certificate.card.get("column", ()):
-        said = (line for line in certificate.assumptions if line.startswith(f"column {column['name']}: "))
+def _tables(certificate: Certificate, file: str) -> Iterator[dict[str, Any]]:
+    """The tables that the samples are: the file of each, its columns, and keys of other tables that it refers to."""
+    card = certificate.card
+    if alone := card.get("column"):
+        yield {
+            "name": "samples",
+            "file": file,
+            "inside": "",
+            "key": "",
+            "columns": [*_columns(certificate, alone, "column ")],
+        }
+    for name, facts in card.get("table", {}).items():
+        keys = {facts.get("key", ""): {}, facts.get("parent_key", ""): {"of": facts.get("parent")}}
+        own = [{"name": key, "kind": "integer", "about": key, **more} for key, more in keys.items() if key]
+        columns = [*own, *_columns(certificate, facts["column"], f"table {name}: column ")]
+        yield {"name": name, "file": f"{name}.csv", "inside": file, "key": facts.get("key", ""), "columns": columns}
+
+
+def _columns(certificate: Certificate, columns: Iterable[Any], begin: str) -> Iterator[dict[str, Any]]:
+    """The columns of a table, each with the sentence that the certificate has of it. begin: of such sentences."""
+    for column in columns:
+        said = (line for line in certificate.assumptions if line.startswith(f"{begin}{column['name']}: "))
         yield {**column, "about": next(said, column["name"])}

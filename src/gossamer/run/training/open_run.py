@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -277,7 +278,8 @@ class OpenRun:
             return
         if ledger.remaining(score.query.mechanism.event):
             synthesizer = self._certified(state)
-            asked = right_and_wrong(kind_of(synthesizer.card).is_right(synthesizer, sink=self.sink))
+            kind, card = kind_of(synthesizer.card), synthesizer.card
+            asked = right_and_wrong(kind.is_right(synthesizer, sink=self.sink), partial(kind.judged, card))
             ledger.note_score(*self._aside(private, score.query, asked))
 
     def finish(self, state: State) -> Synthesizer:

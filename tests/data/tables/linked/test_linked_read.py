@@ -172,6 +172,14 @@ def test_refuses(what: str) -> None:
     assert not any(value in str(refused.value) for value in ("p1", "v99", "v0"))
 
 
+def test_refuses_records_whose_rows_are_without_units() -> None:
+    """From Python alone: each row would weigh as a unit of its own."""
+    records = read(tables())
+    parts = tuple(replace(part, units=None) for part in records.parts)
+    with pytest.raises(DataError, match="rows have no units"):
+        read_linked(Source(replace(records, parts=parts)), CARD)
+
+
 WRONG = {
     "no root": (
         '[table.patients]\nkey = "id"',
@@ -184,6 +192,7 @@ WRONG = {
     "an order of categories": ('order = "day"', 'order = "ill"', "order needs plain numbers, dates or times"),
     "a key that is learnt": ('key = "number"', 'key = "ill"', "take its .*column.* out"),
     "no key": ('key = "number"\n', "", "key is missing: other tables refer"),
+    "the key of the parent": ('key = "number"', 'key = "who"', "is the column with the key of the parent"),
     "records": ('unit = "patient"', "", "unit must say"),
 }
 

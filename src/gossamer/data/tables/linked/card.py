@@ -195,4 +195,7 @@ def _in_turn(tables: tuple[LinkedTable, ...]) -> list[LinkedTable]:
     for each in found:
         if any(other.parent == each.name for other in found) and not each.key:
             raise each.wrong("key", "is missing: other tables refer to this one")
-    return [replace(each, parent_key=each.parent_key or keys[each.parent]) if each.parent else each for each in found]
+    named = [replace(each, parent_key=each.parent_key or keys[each.parent]) if each.parent else each for each in found]
+    if twice := next((each for each in named if each.key and each.key == each.parent_key), None):
+        raise twice.wrong("key", "is the column with the key of the parent, which many rows may have: name another one")
+    return named

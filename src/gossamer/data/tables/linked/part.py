@@ -10,7 +10,7 @@ The columns of rows above and before, and the number of rows, are known as a row
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,21 @@ _STEP: dict[str, Any] = {"date": "integer", "datetime": "duration"}
 """The kind of the difference of two values; of the others their own."""
 STEPS = 64
 """Bins of the distance between two rows. They grow by a constant factor."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PartCard(TableCard):
+    """The card of a flat table.
+
+    Args:
+        known: the columns that are known as a row is drawn.
+        before: each column of the row before, with the same column of the row.
+        steps: tables that tell how a row follows from the row before, and from the number of rows.
+    """
+
+    known: tuple[int, ...] = ()
+    before: tuple[tuple[int, int], ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,7 @@ class Part:
     """
 
     name: str
-    card: TableCard
+    card: PartCard
     above: tuple[tuple[str, int], ...]
     before: tuple[int, ...]
     own: int
@@ -60,11 +75,6 @@ class Part:
     def step(self) -> int:
         """The position of the distance from the row before; it is drawn, so it is the last before the own columns."""
         return self.own - 1
-
-    @property
-    def known(self) -> list[int]:
-        """The columns that are known as a row is drawn."""
-        return list(range(self.own - bool(self.before)))
 
     @property
     def below_at(self) -> int:
@@ -96,7 +106,15 @@ def _part(table: LinkedTable, by_name: dict[str, LinkedTable]) -> Part:
     own = len(columns)
     below = [each for each in by_name.values() if each.parent == table.name]
     columns += [*map(_bare, table.card.columns), *map(_count, below)]
-    card = replace(table.card, columns=tuple(columns), generated=(), label=table.card.label, drop=())
+    facts = {each.name: getattr(table.card, each.name) for each in fields(TableCard)}
+    pairs = [(len(above) + 1 + k, own + k) for k in before]
+    steps: list[tuple[int, int]] = []
+    if table.order:
+        order = pairs[table.card.names.index(table.order)]
+        steps = [(len(above), own - 1), (order[0], own - 1), (own - 1, order[1]), *pairs]
+        steps.remove(order)  # the step says more
+    facts |= {"columns": tuple(columns), "generated": (), "drop": ()}
+    card = PartCard(**facts, known=tuple(range(own - bool(before))), before=tuple(pairs), steps=tuple(steps))
     return Part(table.name, card, tuple(above), before, own, tuple(each.name for each in below))
 
 

@@ -94,6 +94,8 @@ def read_linked(
     refuse_keys(source_of(data))
     own: Any = source_of(data).records
     if isinstance(own, LinkedRecords):
+        if any(part.units is None for part in own.parts):  # each row would weigh as a unit of its own
+            raise DataError(f"{called}: rows have no units. Give the tables themselves.")
         return own
     places = _places(data, card, split, called)
     read: dict[str, _Read] = {}

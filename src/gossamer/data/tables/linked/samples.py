@@ -85,7 +85,7 @@ class LinkedSamples(SyntheticRecords):
     written_as: ClassVar[str] = (
         "linked tables are written as a .zip, or as a folder (no ending), with a .csv for each table"
     )
-    loader: ClassVar[tuple[str, ...]] = ()
+    loader: ClassVar[tuple[str, ...]] = ("load_linked.txt",)
 
     @classmethod
     def sizes(cls, card: LinkedCard) -> tuple[int, int]:
