@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=36_336,
-    characters=45.3,
-    silenced={"noqa": 59, "fmt: skip": 48, "type: ignore": 26, "pragma: no cover": 0},
+    lines=37_045,
+    characters=45.5,
+    silenced={"noqa": 59, "fmt: skip": 47, "type: ignore": 26, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 

@@ -19,7 +19,7 @@ def page() -> str:
     with click.Context(cli, info_name="gossamer") as context:
         for group, commands in GROUPS.items():
             lines += ["", f"## {group}"]
-            for name in commands:
+            for name in (each.partition(":")[0] for each in commands.split()):
                 command = cli.get_command(context, name)
                 assert command is not None
                 lines += _section(command, context, name, level=3)

@@ -1,5 +1,6 @@
 """The engine for a loop of one's own: what a step gives, what it costs, where it ends, and what it refuses."""
 
+import functools
 import json
 import math
 from collections.abc import Callable
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from several import Several
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import gossamer
-from gossamer.errors import BudgetError, BudgetExceeded, ConfinedError, DataError, RequestError
+from gossamer.errors import BudgetError, BudgetExceeded, ConfinedError, DataError, RanksDisagree, RequestError
 from gossamer.privacy import Rng, bounds, poisson_gaussian
+from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import plan_to_json
 from gossamer.run import engine as own_loop
 
@@ -129,6 +132,32 @@ def test_examples_are_sampled_at_the_declared_rate() -> None:
     assert seen == 100
     assert np.mean(drawn) == pytest.approx(400 * 0.05, abs=5 * math.sqrt(400 * 0.05 * 0.95 / 100))
     assert len(set(drawn)) > 5
+
+
+def on_ranks(ranks: Ranks, own: list[list[int]], *, apart: bool = False, **changed: Any) -> Tensor:
+    """The one step of a rank. own: the examples of each unit. apart: rank 1 gets its examples in another order."""
+    x, y = examples()
+    if apart and not ranks.first:
+        x, y = x.flip(0), y.flip(0)
+    numbers = np.zeros(N, np.int64)
+    for number, rows in enumerate(own):
+        numbers[rows] = number
+    return only_step(
+        gossamer.Source((x, y), units=numbers), declared_size=len(own), expected_batch_size=len(own), **changed
+    )
+
+
+def test_several_ranks_take_the_step_of_one_process() -> None:
+    """Examples of a unit are far apart in the data, and still on one rank."""
+    own = [[0, 11], [1], [2, 5, 10], [3], [4, 9], [6, 7], [8]]
+    with Several(2) as two:
+        first, second = two.all(on_ranks, own)
+        assert torch.equal(first, second)
+        assert torch.allclose(first, on_ranks(ALONE, own), atol=1e-5)
+        for refused in (functools.partial(on_ranks, apart=True), functools.partial(on_ranks, ledger="ledger.jsonl")):
+            found = two.run(refused, own)
+            assert any(isinstance(each, RequestError) for each in found)
+            assert all(isinstance(each, RequestError | RanksDisagree) for each in found)
 
 
 def test_parameters_that_do_not_learn_get_no_gradient() -> None:

@@ -4,6 +4,7 @@ Sampling, clipping, noise, cost and the end of training are one object, so that 
 methods use: records inside `Confined`, one mechanism, and a query for gradients.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from typing import Any, TypeAlias
 from weakref import finalize
 
 import numpy as np
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
@@ -33,6 +36,7 @@ from gossamer.privacy import (
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import recompute
 from gossamer.privacy.device_check import check_device
+from gossamer.privacy.distributed import ALONE, Group, Ranks
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import merge, plan_to_json
 from gossamer.privacy.mechanisms.banded import gradient_sum
@@ -93,7 +97,8 @@ class Engine:
 
     Args:
         data: a tensor or an array [n, ...], a tuple of them, or a dataset with a length, whose items are tuples. It is read
-            once. In a `Source`, with `units`: whose each example is.
+            once. In a `Source`, with `units`: whose each example is. Where `torch.distributed` has several ranks, all get the
+            same data, and each takes the gradients of its share of the units.
         declared_size: number of units in the data, a public fact. It need not be exact.
         expected_batch_size: units that a step samples, on average.
         steps: number of steps.
@@ -103,10 +108,10 @@ class Engine:
         noise_multiplier: standard deviation of the noise / `max_norm`. Default: follows from epsilon.
         bands: steps over which noise is correlated, so that sums over steps have less of it. 1: independent noise.
         unit: what a unit is called in the certificate.
-        ledger: file of the ledger. One that is there is continued, after a crash. Default: in memory.
+        ledger: file of the ledger. One that is there is continued, after a crash. Default: in memory. Not for several ranks.
 
     Raises:
-        RequestError: if the arguments contradict each other, or the data are none of these.
+        RequestError: if the arguments contradict each other, the data are none of these, or ranks got different data.
         BudgetError: if the plan costs more than epsilon, or nothing meets it.
     """
 
@@ -151,10 +156,13 @@ class Engine:
         self._mechanism = mechanism(self.noise_multiplier)
         self._ledger = PrivacyLedger(budget=math.inf if epsilon is None else epsilon, delta=delta, unit=unit)
         self._ledger.reserve(plan(self.noise_multiplier))
+        ranks = Group() if dist.is_available() and dist.is_initialized() else ALONE
         if ledger is not None:
+            if ranks.count > 1:
+                raise RequestError("With several ranks, the ledger is in memory: leave `ledger` out.")
             self._put(Path(ledger))
             finalize(self, self._ledger.close)
-        self._private = Confined(_examples(source_of(data)), self._ledger, Rng())
+        self._private = Confined(_share(_examples(source_of(data)), ranks), self._ledger, Rng(), ranks)
 
     def _put(self, path: Path) -> None:
         """Put the ledger on disk, or go on with the one that is there."""
@@ -229,6 +237,24 @@ class Engine:
             "created": today(),
         }
         return EngineCertificate(statements.statement(ledger, settings, best), ledger.promise(), facts)
+
+
+def _share(examples: Examples, ranks: Ranks) -> Examples:
+    """The units of this rank. Raises RequestError: ranks got different data, so a unit could be on two of them."""
+    if ranks.count == 1:
+        return examples
+    digest = hashlib.sha256()
+    for part in (*examples.parts, *([] if examples.units is None else [torch.from_numpy(examples.units)])):
+        digest.update(part.cpu().contiguous().view(torch.uint8).numpy().data)
+    others = ranks.broadcast(digest.digest())
+
+    def same() -> None:
+        if digest.digest() != others:
+            raise RequestError("`data`: all ranks must get the same examples and units. Each takes its own share.")
+
+    ranks.run_on_all(same)
+    shard = ranks.shard(examples.population)
+    return examples.take(np.arange(shard.start, shard.stop))
 
 
 def _examples(source: Source) -> Examples:

@@ -13,8 +13,9 @@ from gossamer.privacy.queries import Bounds
 def first_groups(grouping: Literal["none", "weight-bias", "cluster"], module: nn.Module) -> tuple[int, ...]:
     """The group of each tensor, before clustering.
 
-    none: all together, the global clipping of Algorithm 1. weight-bias: each weight is a group of its own, and all biases
-    together are the last one. cluster: each tensor is a group of its own, where Algorithm 2 begins.
+    - none: all together, the global clipping of Algorithm 1.
+    - weight-bias: each weight is a group of its own, and all biases together are the last one.
+    - cluster: each tensor is a group of its own, where Algorithm 2 begins.
     """
     names = [name for name, _ in module.named_parameters()]
     if grouping == "none":
@@ -27,7 +28,7 @@ def cluster(norms: Sequence[float], groups: int) -> Bounds:
     """Algorithm 2 (weight clustering): merge the two groups with the most similar bounds until `groups` are left.
 
     The bound of a merged group is sqrt(c^2 + c'^2) (line 4), because the parts are clipped together. Section 4.4 speaks of
-    the *average* of the bounds instead, which would clip m equal bounds c to c, where the norm is about sqrt(m) c. Either is
+    the *average* of the bounds instead. That would clip m equal bounds c to c, where the norm is about sqrt(m) c. Either is
     private, because the bound of a group is the bound that its noise is made for. This one clips less.
 
     Args:
