@@ -134,7 +134,7 @@ class Row:
 _LATER = {
     "encoder": "", "autoencoder": "", "generator": "", "public_detail": False, "align": False, "axes_noise": 0.0,
     "mean_noise": 0.0, "clusters": 0, "smallest_size": 1.0, "largest_rotation": 0.0, "own_label": 1.0, "labelling_noise": 0.0,
-    "labelling_steps": 234, "learnt_bends": False, "refine": 0.0,
+    "labelling_steps": 234, "learnt_bends": False, "refine": 0.0, "bands": 1,
 }  # fmt: skip
 """Settings that are younger than cells, and values with which they change nothing; `clusters` where records are many.
 Without `own_label`, nothing is labelled."""

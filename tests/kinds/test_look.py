@@ -254,11 +254,11 @@ def test_a_stopped_run_does_not_look_twice(lost: str, tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         own, calls = PrivacyLedger.charge, []
 
-        def charge(self: PrivacyLedger, event: Any) -> None:
+        def charge(self: PrivacyLedger, *event: Any) -> None:
             calls.append(event)
             if len(calls) == 2:  # the look is over
                 raise KeyboardInterrupt
-            own(self, event)
+            own(self, *event)
 
         crash = charge if lost == "charge" else lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         patch.setattr(PrivacyLedger, lost, crash)

@@ -142,7 +142,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: gossamer.attack(stopped(), members=RECORDS, nonmembers=RECORDS),
         "`gossamer.resume",
     ),
-    "verify nothing": (lambda: gossamer.verify("out"), "`gossamer.verify` takes a RUN or a release folder."),
+    "verify nothing": (lambda: gossamer.verify("out"), "out is not a folder. Give a finished RUN or a release."),
     "discard nothing": (lambda: gossamer.discard("out"), "out"),
     # data and budgets
     "a side without records": (

@@ -36,6 +36,12 @@ _HEADER = """\
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
+_MEASURED = 64
+"""The longest side of pictures on which most methods were measured."""
+_LARGE = (
+    "Of all methods, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 numbers "
+    "for each picture at any size. With an encoder and public pictures, feature-moments and teacher release a classifier instead."
+)
 
 
 def draft_text(
@@ -209,6 +215,8 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
             f"Not every method takes {width}x{height} pixels, but all take 32x32. `gossamer.recommend(card=CARD, epsilon=E)` "
             "lists those that do, and why the others do not."
         )
+    if max(height, width) > _MEASURED:
+        yield _LARGE
     if records.class_names:
         yield "class_names are public, and records are matched by them: keep no class that exists because of one person."
     elif len(set(records.labels.tolist())) <= int(records.labels.max()):

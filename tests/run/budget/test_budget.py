@@ -1218,7 +1218,6 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path
 ) -> None:
     def small(_method: str, **named: Any) -> None:
-        named.pop("preset")  # of the demo's method
         fit(
             "dpgan",
             **{

@@ -73,7 +73,7 @@ def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
 
 def test_auto_is_a_subcommand_that_says_what_may_be_chosen(gossamer: Callable[..., Any], tmp_path: Path) -> None:
     card = tmp_path / "card.toml"
-    card.write_text("shape = [1, 28, 28]\nclasses = 10\ndeclared_size = 5000\n")
+    card.write_text("shape = [1, 28, 28]\nclasses = 10\ndeclared_size = 1500\n")
     words = ("plan", "auto", "--card", card, "--epsilon", 1, "--delta", 1e-5)
     said = gossamer(*words).out.splitlines()
     assert [line.partition(":")[0] for line in said[:4]] == ["anything", "things on black", "shapes", "digits"]

@@ -117,7 +117,7 @@ class _Categories:
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
         plain = column.numbers or all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
-        self.places = np.array([*numbers], np.float64)
+        self.places = np.array([number for number in numbers if abs(number) < LARGEST], np.float64)
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers

@@ -149,9 +149,7 @@ def table_by_engine(
         DataError: values that the card does not allow, ids that need care, and what the engine refuses.
     """
     if ruled := [each.name for each in card.columns if each.after or each.missing_with or each.only]:
-        raise CardError(
-            f"column {ruled[0]!r}: an engine does not apply `after`, `missing_with` or `only`. Export the table."
-        )
+        raise CardError(f"column {ruled[0]!r}: an engine does not apply rules between columns. Export the table.")
     schema, faults = session.schema(), Faults(where)
     every = [session.text.format(f"r.{quoted(name)}") for name in schema.names]
     fields, joins, columns = [], [], []

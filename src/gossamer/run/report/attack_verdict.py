@@ -3,16 +3,18 @@
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gossamer.attacks.scores import AttackFigure
 from gossamer.intervals import Estimate, EstimateJson
 from gossamer.run.report.templates import template
 from gossamer.run.report.wording import PERCENT
 
+if TYPE_CHECKING:
+    from gossamer.attacks.scores import AttackFigure
+
 
 def verdict(
-    attacks: Sequence[AttackFigure],
+    attacks: "Sequence[AttackFigure]",
     guarantee: dict[str, Any],
     *,
     control: Estimate | None = None,
@@ -49,12 +51,12 @@ def verdict(
     return text.splitlines()
 
 
-def won_by(attacks: Sequence[AttackFigure]) -> list[str]:
+def won_by(attacks: "Sequence[AttackFigure]") -> list[str]:
     """The names of the attacks that have succeeded. Entries: see `verdict`."""
     return list(dict.fromkeys(entry["attack"] for entry in _caught(attacks)))
 
 
-def _caught(attacks: Sequence[AttackFigure]) -> list[AttackFigure]:
+def _caught(attacks: "Sequence[AttackFigure]") -> "list[AttackFigure]":
     return [entry for entry in attacks if _beyond_luck(entry, len(attacks), entry["chance"])]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gossamer.errors import RunFolderError
+from gossamer.errors import LedgerDamaged, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.kinds import kind_of
 from gossamer.kinds.histograms import MOST_DRAWN
@@ -64,7 +64,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
             promise=promise.in_words(certificate["guarantee"]),
             grid=base64.b64encode(_read(drawn, "restore it from a copy")).decode(),
             **kind.page(lambda: Synthesizer.load(folder)),
-            remark=Synthesizer.load(folder).remark if (folder / MODEL).is_file() else "",
+            remark=_remark(folder),
             internal=internal,
             metrics=metrics(RunFolder(folder), certificate["card"]) if internal else None,
             attacks=attacks(folder / ATTACKS) if internal else None,
@@ -76,6 +76,14 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     path = folder / REPORT
     write_atomically(path, page, private=internal)
     return path
+
+
+def _remark(folder: Path) -> str:
+    """What the model says of its classes; empty where it cannot be loaded, as `verify` says why."""
+    try:
+        return Synthesizer.load(folder).remark if (folder / MODEL).is_file() else ""
+    except (LedgerDamaged, RunFolderError):
+        return ""
 
 
 def _certificate(path: Path) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gossamer.attacks.scores import AttackFigure
 from gossamer.data.card import Kind
 from gossamer.metrics import registry
 from gossamer.metrics.metric import GUESSED, Figure
 from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
+
+if TYPE_CHECKING:
+    from gossamer.attacks.scores import AttackFigure
 
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
@@ -113,7 +115,7 @@ def _points(entry: Mapping[str, Any]) -> str:
     return f"{value:z.1f} ({low:z.1f} to {high:z.1f})"
 
 
-def attack_rows(attacks: Sequence[AttackFigure]) -> list[list[str]]:
+def attack_rows(attacks: "Sequence[AttackFigure]") -> list[list[str]]:
     """The figures of attacks as a table, the head first, with the figure of guessing for each."""
     head = ["attack", "what is measured", f"figure (95{PERCENT} interval)", "guessing gives"]
     head += [f"members found at 1{PERCENT} false alarms", f"at 0.1{PERCENT}"]
@@ -130,7 +132,7 @@ def attack_rows(attacks: Sequence[AttackFigure]) -> list[list[str]]:
     return [head, *rows]
 
 
-def attacks_in_words(attacks: Sequence[AttackFigure]) -> dict[str, str]:
+def attacks_in_words(attacks: "Sequence[AttackFigure]") -> dict[str, str]:
     """What these attacks do, by name; what several do, once. Entries: see `verdict`."""
     names: dict[str, str] = {}
     for entry in attacks:
@@ -138,7 +140,7 @@ def attacks_in_words(attacks: Sequence[AttackFigure]) -> dict[str, str]:
     return {name: about for about, name in names.items()}
 
 
-def _tpr_at(entry: AttackFigure, rate: str) -> str:
+def _tpr_at(entry: "AttackFigure", rate: str) -> str:
     """A true-positive rate with its interval, or only its upper end if there are too few records for the rate."""
     estimate = entry["tpr"].get(rate)
     if estimate is None:

@@ -115,7 +115,7 @@ class RunFolder:
     def check_finished(self) -> None:
         """Refuse a folder without a finished run, with a RunFolderError that says what to do."""
         if not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is not a folder. Give a finished RUN.")
+            raise RunFolderError(f"{self.path} is not a folder. Give a finished RUN or a release.")
         if not self.finished:
             unfinished = f"is unfinished. `gossamer.resume({str(self.path)!r})` finishes it."
             raise RunFolderError(f"{self.path} {unfinished if self.begun else 'holds neither a run nor a release.'}")
