@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import did_you_mean
 
-__all__ = ["Lazy", "exported", "modules_of", "pa", "pc", "torch"]
+__all__ = ["Lazy", "exported", "modules_of", "pa", "pc", "sklearn", "torch"]
 
 
 class Lazy:
@@ -27,10 +27,11 @@ class Lazy:
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
+    import sklearn
     import torch
 else:
-    torch, pa, pc = Lazy("torch"), Lazy("pyarrow"), Lazy("pyarrow.compute")
-"""PyTorch and pyarrow, for modules that a help text imports."""
+    torch, pa, pc, sklearn = Lazy("torch"), Lazy("pyarrow"), Lazy("pyarrow.compute"), Lazy("sklearn")
+"""PyTorch and pyarrow, for modules that a help text imports. scikit-learn, for those that a fit imports: it loads pandas."""
 
 
 def exported(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from gossamer.attacks.arrays import Array, Features, features_of
 from gossamer.errors import DataError
+from gossamer.lazy import sklearn
 
 
 def projected(sets: Mapping[str, Array], fit_on: str, components: int, *, whiten: bool = False) -> list[Features]:
@@ -24,7 +24,7 @@ def projected(sets: Mapping[str, Array], fit_on: str, components: int, *, whiten
     rows = dict(zip(sets, features_of(**sets), strict=True))
     basis, fitted = rows[fit_on], None
     if min(basis.shape) >= components and np.ptp(basis, axis=0).any():
-        fitted = PCA(components, svd_solver="full", whiten=whiten).fit(basis)
+        fitted = sklearn.decomposition.PCA(components, svd_solver="full", whiten=whiten).fit(basis)
     if fitted is None or fitted.explained_variance_[-1] <= 1e-10 * fitted.explained_variance_[0]:
         raise DataError(
             f"{fit_on}: {len(basis)} records of {basis.shape[1]} values do not vary in {components} directions; "

@@ -7,11 +7,11 @@ models").
 """
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesClassifier
 
 from gossamer.attacks.arrays import Array, Features
 from gossamer.attacks.roc import roc
 from gossamer.intervals import Estimate
+from gossamer.lazy import sklearn
 
 _TREES = 100
 _SIDE = 14
@@ -35,7 +35,7 @@ def separability(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
     sets = [_small(images)[rng.permutation(len(images))] for images in (members, nonmembers)]
     train = np.concatenate([rows[: len(rows) // 2] for rows in sets])
     inside = np.repeat([1, 0], [len(rows) // 2 for rows in sets])
-    trees = ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=seed).fit(train, inside)
+    trees = sklearn.ensemble.ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=seed).fit(train, inside)
     test_scores = [trees.predict_proba(rows[len(rows) // 2 :])[:, 1] for rows in sets]
     return roc(*test_scores).auc
 

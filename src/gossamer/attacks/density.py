@@ -4,11 +4,10 @@ Van Breugel, Sun, Qian, van der Schaar 2023 ("Membership inference attacks again
 detection"). The attacker needs reference records of the population, which single out local overfitting from plain density.
 """
 
-from sklearn.neighbors import KernelDensity
-
 from gossamer.attacks.arrays import Array, Features
 from gossamer.attacks.components import projected
 from gossamer.attacks.scores import Attack, area
+from gossamer.lazy import sklearn
 
 
 def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array, *, components: int = 10) -> Attack:
@@ -42,6 +41,8 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
     )
 
 
-def _density(rows: Features) -> KernelDensity:
+def _density(rows: Features) -> "sklearn.neighbors.KernelDensity":
     count, width = rows.shape
-    return KernelDensity(bandwidth=count ** (-1 / (width + 4))).fit(rows)  # Scott 1992, for variance 1
+    return sklearn.neighbors.KernelDensity(bandwidth=count ** (-1 / (width + 4))).fit(
+        rows
+    )  # Scott 1992, for variance 1

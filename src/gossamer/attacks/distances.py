@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer.attacks.arrays import Array, Features, Scores, features_of, same_number
 from gossamer.attacks.scores import Attack, area
 from gossamer.intervals import Estimate, difference, proportion
+from gossamer.lazy import sklearn
 
 _BLOCK = 2**24  # distances held at a time: 128 MiB
 
@@ -155,7 +155,7 @@ def _share_close(samples: Features, records: Features, radius: float, computed_o
 
 def _nearest(records: Features, others: Features) -> tuple[np.ndarray, Scores]:
     """Index of the nearest other, and its distance: [N] each."""
-    which = pairwise_distances_argmin(records, others)
+    which = sklearn.metrics.pairwise_distances_argmin(records, others)
     gaps = np.empty(len(records), dtype=np.float64)
     step = max(1, _BLOCK // records.shape[1])
     for start in range(0, len(records), step):

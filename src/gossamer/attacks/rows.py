@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 from gossamer.attacks.arrays import Array, Features, features_of
+from gossamer.lazy import sklearn
 
 NEIGHBOURS = 5
 """Of which the mean distance says how isolated a record is. Meeus et al. 2023 take as many."""
@@ -50,7 +50,7 @@ def most_isolated(
         DataError: if shapes differ or a value is not finite; names the set and the index.
     """
     inside, outside, others = features_of(members=members, nonmembers=nonmembers, reference=reference)
-    neighbours = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(others))).fit(others)
+    neighbours = sklearn.neighbors.NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(others))).fit(others)
     distances = neighbours.kneighbors(np.concatenate([inside, outside]))[0].mean(axis=1)
     apart = distances >= np.quantile(distances, 1 - share)
     return apart[: len(inside)], apart[len(inside) :]

@@ -39,8 +39,9 @@ _HEADER = """\
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
-    "Of all methods, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 numbers "
-    "for each picture at any size. With an encoder and public pictures, feature-moments and teacher release a classifier instead."
+    "Of all methods, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 "
+    "numbers for each picture at any size. With an encoder and public pictures, feature-moments and teacher release a "
+    "classifier instead."
 )
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer import intervals
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate
+from gossamer.lazy import sklearn
 from gossamer.metrics.arrays import Vectors, check_vectors
 
 _CELLS = 8_000_000
@@ -109,7 +109,7 @@ def nearest(samples: Vectors, records: Vectors) -> Nearest:
     check_vectors("samples", samples, fewest=1)
     check_vectors("records", records, fewest=1)
     S, R = _centred(samples, records)
-    index = pairwise_distances_argmin(S, R)
+    index = sklearn.metrics.pairwise_distances_argmin(S, R)
     # Computed from the difference, which is exactly 0 for a copy.
     return Nearest(index, np.linalg.norm(samples.astype(np.float64) - records[index], axis=1))
 

@@ -8,10 +8,10 @@ votes for single candidates.
 from dataclasses import dataclass
 
 import torch
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from gossamer.lazy import sklearn
 from gossamer.methods.common.votes import on_grid
 
 
@@ -76,5 +76,5 @@ def k_means(points: Tensor, count: int, stream: torch.Generator) -> Tensor:
     """
     seed = int(torch.randint(2**31, (), generator=stream))
     with threadpool_limits(1):
-        fitted = KMeans(count, n_init=1, random_state=seed).fit(points.cpu().numpy())
+        fitted = sklearn.cluster.KMeans(count, n_init=1, random_state=seed).fit(points.cpu().numpy())
     return torch.from_numpy(fitted.cluster_centers_)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.metrics import r2_score, roc_auc_score
 
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
 from gossamer.intervals import Estimate, jackknife, proportion
+from gossamer.lazy import sklearn
 from gossamer.metrics.tables.rows import Rows
 
 MOST_VALUES = 20
@@ -102,7 +101,7 @@ def probabilities(train: Examples, features: np.ndarray, *, classes: int, seed: 
         return found
     # Early stopping holds out a tenth of each class, which needs two of it.
     stopping = "auto" if counts.min() > 1 else False
-    model = HistGradientBoostingClassifier(
+    model = sklearn.ensemble.HistGradientBoostingClassifier(
         random_state=seed, early_stopping=stopping, categorical_features=train.categories
     )
     found[:, different] = model.fit(train.features, train.labels, train.weights).predict_proba(features)
@@ -111,7 +110,7 @@ def probabilities(train: Examples, features: np.ndarray, *, classes: int, seed: 
 
 def predicted_numbers(train: Examples, features: np.ndarray, *, seed: int) -> np.ndarray:
     """The number of each row by a model. float64 [N]"""
-    model = HistGradientBoostingRegressor(random_state=seed, categorical_features=train.categories)
+    model = sklearn.ensemble.HistGradientBoostingRegressor(random_state=seed, categorical_features=train.categories)
     return np.asarray(model.fit(train.features, train.labels, train.weights).predict(features))
 
 
@@ -136,7 +135,8 @@ def area(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
         if len(np.unique(labels)) < len(present):
             return float("nan")
         one_against_all = present[1:] if len(present) == 2 else present
-        areas = [roc_auc_score(labels == one, chances[kept, one], sample_weight=weights) for one in one_against_all]
+        area = sklearn.metrics.roc_auc_score
+        areas = [area(labels == one, chances[kept, one], sample_weight=weights) for one in one_against_all]
         return float(np.mean(areas))
 
     return of_groups(mean_area, tests.rows, computed_on, lowest=0, highest=1)
@@ -176,7 +176,8 @@ def explained(numbers: np.ndarray, tests: Examples, computed_on: str) -> Estimat
         raise RequestError("the test rows have one value of the label only, so there is no R2. Give other test rows.")
 
     def share(kept: np.ndarray) -> float:
-        return float(r2_score(tests.labels[kept], numbers[kept], sample_weight=tests.rows.weights[kept]))
+        explained = sklearn.metrics.r2_score
+        return float(explained(tests.labels[kept], numbers[kept], sample_weight=tests.rows.weights[kept]))
 
     return of_groups(share, tests.rows, computed_on, highest=1)
 
@@ -244,7 +245,8 @@ def told_apart(
         parts = [kept[folds[kept] == fold] for fold in range(FOLDS)]
         if any(len(np.unique(labels[part])) < 2 for part in parts):
             return float("nan")
-        return float(np.mean([roc_auc_score(labels[p], scores[p], sample_weight=both.weights[p]) for p in parts]))
+        area = sklearn.metrics.roc_auc_score
+        return float(np.mean([area(labels[p], scores[p], sample_weight=both.weights[p]) for p in parts]))
 
     on = f"{len(ours):,} samples and {len(theirs):,} real test rows, {FOLDS} folds"
     return of_groups(mean_area, both, on, lowest=0, highest=1)
