@@ -74,16 +74,14 @@ class Model:
     opacus: bool = True
 
 
-class WithoutTable(nn.Module):
+class WithoutTable(Discriminator):
     """The discriminator with its label planes stored, so that they are convolved like an image."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
-        self.net = Discriminator((1, 28, 28), 10, width)
-        self.net._planes = lambda images, labels: Discriminator._planes(self.net, images, labels).contiguous()
+        super().__init__((1, 28, 28), 10, width)
 
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        return self.net(images, labels)
+    def _planes(self, images: Tensor, labels: Tensor) -> Tensor:
+        return super()._planes(images, labels).contiguous()
 
 
 class Flat(nn.Module):
