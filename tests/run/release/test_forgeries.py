@@ -106,8 +106,12 @@ def write_page(out: Path, body: dict[str, Any], more: tuple[str, ...] = (ANSWERS
     body = {
         name: value for name, value in body.items() if name in {each.name for each in dataclasses.fields(Certificate)}
     }
-    old = (out / README).read_text(encoding="utf-8").splitlines()
-    remark = next((line for line in old if line.startswith("Mostly noise: ")), "")  # as the noise of the run has it
+    try:
+        remark = Synthesizer.load(out).remark  # noise may hide a class of the run, or of another model
+    except GossamerError:
+        remark = next(
+            (line for line in (out / README).read_text().splitlines() if line.startswith("Mostly noise: ")), ""
+        )
     page = readme(Certificate(**body), samples=SAMPLES, no_loader="", remark=remark, more=more)
     (out / README).write_text(page, encoding="utf-8")
 
