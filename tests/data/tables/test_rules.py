@@ -15,8 +15,8 @@ from gossamer.data.columns.formulas import compute
 from gossamer.data.columns.rules import keep_rules
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, to_numbers
+from gossamer.data.tables.drafting.rule_check import BELOW, DIFFERS, MOST_ROWS, TAKEN, WARNING, RuleSearch
 from gossamer.data.tables.read import read_table, read_values
-from gossamer.data.tables.rule_check import BELOW, DIFFERS, MOST_ROWS, TAKEN, WARNING, RuleSearch
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError
 from gossamer.methods import METHODS

@@ -13,9 +13,9 @@ from gossamer.data.sources.names import clean_names
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
 from gossamer.data.tables.drafting.portrait import CODES, MOST_VALUES, NAMED, Candidate, Kind, any_texts, kind_of
+from gossamer.data.tables.drafting.rule_check import RuleSearch, deviations
 from gossamer.data.tables.encode import TableEncoder
 from gossamer.data.tables.read import open_for
-from gossamer.data.tables.rule_check import RuleSearch, deviations
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
 

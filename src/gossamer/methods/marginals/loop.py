@@ -223,7 +223,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
     """Fit the model to all that has been measured. It sees released values only."""
     config, net = run.config, state.net
     asked: list[Measurement | measurements.Fold] = [*state.folds, *state.measured]
-    measured = [*asked, *steps.mirrored(run.card, state)]
+    measured = [*asked, *steps.mirrored(run.card, net, state.measured, state.fine)]
     tree = JunctionTree.over([each[0] for each in measured], net.sizes, net.label)
     last = state.phase == "training" and state.step == 2 * config.rounds - 1
     probabilities, duals = fit(

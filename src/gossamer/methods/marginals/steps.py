@@ -6,19 +6,17 @@ most probable table with these counts is close to the real one, with a tenth of 
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gossamer.methods.marginals import known_columns, rows_before, steps_of
 from gossamer.methods.marginals.counts import Counts
-from gossamer.methods.marginals.measurements import Fold
+from gossamer.methods.marginals.measurements import Fold, Measurement
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, spread, summed
-
-if TYPE_CHECKING:
-    from gossamer.methods.marginals import loop
 
 SLACK, UNKNOWN = 0.5, 1e4
 """How far tables of the row before may be from those of the row, as a share; and the variance of what is not known."""
@@ -61,28 +59,32 @@ def mirror(card: Any, clique: Clique) -> Clique | None:
     return tuple(sorted(before.get(column, column) for column in clique))
 
 
-def mirrored(card: Any, state: "loop.State") -> list[Fold]:
+def mirrored(
+    card: Any, net: MarkovField, measured: Sequence[Measurement], fine: Sequence[tuple[Tensor, float, int, int]]
+) -> list[Fold]:
     """The tables of the row before, from those of the row: rows of a unit have much the same tables, whichever row it is.
 
     Without them, a model takes the row before and the rows above for independent. It counts twice what both say. The error of
     a count is taken for SLACK of it beside the noise. Cells of no row before are known for columns alone.
+
+    measured, fine: as the state of a training has them.
     """
     before, found = {own: k for k, own in rows_before(card)}, []
-    steps = state.fine[max(known_columns(card), default=0) + 1][0] if before else torch.ones(1)
+    steps = fine[max(known_columns(card), default=0) + 1][0] if before else torch.ones(1)
     first = float((steps[-1] / steps.sum().clamp(min=1)).clamp(0.001, 0.999))
-    every = [*state.measured]
+    every = [*measured]
     for column in before:
-        clique, counts, noise = next(each for each in state.measured if column in each[0])
+        clique, counts, noise = next(each for each in measured if column in each[0])
         every.append(((column,), summed(counts, clique, (column,)), summed(noise, clique, (column,))))
     for clique, counts, variances in every:
         if (other := mirror(card, clique)) is None:
             continue
-        cells = torch.zeros([state.net.sizes[column] for column in other]).long()
+        cells = torch.zeros([net.sizes[column] for column in other]).long()
         for axis, own in enumerate(clique):
             column = before.get(own, own)
-            last = [*range(state.net.sizes[column])]
+            last = [*range(net.sizes[column])]
             if own in before:
-                last = [*_merged_before(state.net, column, own), -counts.numel()]
+                last = [*_merged_before(net, column, own), -counts.numel()]
             values = torch.tensor(last) * math.prod(counts.shape[axis + 1 :])
             cells = cells + spread(values, (column,), other)
         groups = torch.where(cells < 0, counts.numel(), cells).flatten()
