@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from sklearn import metrics
+from sklearn import ensemble, metrics
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
@@ -120,9 +120,9 @@ def test_categories_are_split_as_categories() -> None:
     codes = np.stack([draw, draw % 2, np.zeros(4_000, int)], 1).astype(np.int32)
     train = Examples.of(Rows.of(codes), codes.astype(float), facts)
     assert train.categories == (0,)
-    few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=1, learning_rate=1.0)
+    few = functools.partial(ensemble.HistGradientBoostingClassifier, max_iter=1, learning_rate=1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting, "HistGradientBoostingClassifier", few)
+        patch.setattr(ensemble, "HistGradientBoostingClassifier", few)
         found = boosting.probabilities(train, train.features, classes=2, seed=0)
     assert (found.argmax(1) == train.labels).mean() > 0.99
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import ensemble
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
@@ -14,7 +15,6 @@ from gossamer.errors import RequestError
 from gossamer.metrics import registry
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.metric import of_baseline
-from gossamer.metrics.tables import boosting
 from gossamer.metrics.tables.distances import total_variation
 from gossamer.metrics.tables.registry import METRICS, Inputs
 from gossamer.metrics.tables.rows import Rows
@@ -115,8 +115,8 @@ def test_few_units_are_refused() -> None:
 
 
 def test_what_depends_on_real_rows_alone_is_computed_once(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=5)
-    monkeypatch.setattr(boosting, "HistGradientBoostingClassifier", few)
+    few = functools.partial(ensemble.HistGradientBoostingClassifier, max_iter=5)
+    monkeypatch.setattr(ensemble, "HistGradientBoostingClassifier", few)
     first = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     trained: list[str] = []
     predictions = Inputs.predictions

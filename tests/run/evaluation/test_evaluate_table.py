@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import ensemble
 
 import gossamer as package
 from gossamer import Column, TableCard
@@ -18,7 +19,7 @@ from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataWarning
-from gossamer.metrics.tables import boosting, registry
+from gossamer.metrics.tables import registry
 from gossamer.run.evaluation.evaluate import lines
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
@@ -73,8 +74,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few trees and few queries: these tests are about what is compared with what."""
-    few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=12)
-    monkeypatch.setattr(boosting, "HistGradientBoostingClassifier", few)
+    few = functools.partial(ensemble.HistGradientBoostingClassifier, max_iter=12)
+    monkeypatch.setattr(ensemble, "HistGradientBoostingClassifier", few)
     monkeypatch.setattr(registry, "QUERIES", 40)
 
 
