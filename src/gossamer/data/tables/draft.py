@@ -37,7 +37,7 @@ HEADER = """\
 
 
 def draft_table_card(
-    data: Data, *, dictionary: str | Path | None = None, header: bool | None = None
+    data: Data, *, dictionary: str | Path | None = None, header: bool | None = None, keys: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
     """Return a card of a table as TOML text, and what the data owner must decide.
 
@@ -46,6 +46,7 @@ def draft_table_card(
         dictionary: a CSV file with the columns name and kind. It may have any entry of a column: values (separated by |), low
             and high, missing and so on. Its bounds and values are no comments in the draft.
         header: whether the first line of a file names the columns, see `TableCard`.
+        keys: columns that link tables. They are left out.
 
     Raises:
         DataError: the table or the dictionary cannot be read.
@@ -61,7 +62,7 @@ def draft_table_card(
     proposals = {
         each.name: proposed(each, habits)
         for at, each in enumerate(seen)
-        if at != unit_at and _is_name(each.name, table.names) and each.name not in known
+        if at != unit_at and _is_name(each.name, table.names) and each.name not in {*known, *keys}
     }
     entries = {name: each.text for name, each in proposals.items() if not each.drop} | known
     facts = {

@@ -2,30 +2,41 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
-from gossamer.data.card import rounded, toml
+from gossamer.data.card import toml
 from gossamer.data.source import Source
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import COLUMN, facts_of_draft
-from gossamer.data.tables.draft import HEADER, draft_table_card
+from gossamer.data.tables.draft import HEADER, STEPS, draft_table_card
 
 _STEP = (
     "Check how the tables are linked: parent, keys and order. Say in max_rows how many rows of a parent samples have."
 )
+_LOST = 0.1
+"""Share of rows whose key may have no row in the parent: their table is still linked, and the owner learns their number."""
 
 
 @dataclass
 class _Table:
-    """A table that is looked at: where it is, the names of its columns, and the ids in those that another table has too."""
+    """A table that is looked at.
+
+    Args:
+        place: where it is.
+        ids: those in the columns that may be keys, by column.
+        parent: the table that its rows belong to.
+        parent_key: its column with the key of the parent.
+        key: its own key, where tables below have it.
+    """
 
     place: Any
-    names: list[str]
     ids: dict[str, np.ndarray]
     parent: str = ""
+    parent_key: str = ""
     key: str = ""
 
 
@@ -39,62 +50,84 @@ def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) 
     Raises:
         DataError: a table cannot be read.
     """
-    tables = {name: _looked_at(place, places, name, header) for name, place in places.items()}
-    for name, table in tables.items():
-        _find_parent(name, table, tables)
+    tables, hints = _looked_at(places, header), [_STEP]
+    for name in tables:
+        hints += _find_parent(name, tables)
+    drafts = {
+        name: draft_table_card(Source(table.place), header=header, keys=[table.key, table.parent_key])
+        for name, table in tables.items()
+    }
     roots = [name for name, table in tables.items() if not table.parent]
-    rows = len(next(iter(tables[roots[0]].ids.values()), ())) if roots else 0
-    texts, hints = [f'declared_size = {rounded(max(1, rows))}\nunit = "person"\n'], [_STEP]
+    rows = facts_of_draft(drafts[roots[0]][0])["declared_size"] if roots else 1
+    texts = [f'declared_size = {rows}\nunit = "person"\n']
     for name in sorted(tables, key=lambda each: (each not in roots[:1], [*tables].index(each))):
-        text, said = draft_table_card(Source(tables[name].place), header=header)
-        texts.append(_section(name, tables[name], tables, text))
-        hints += [f"{name}: {each}" for each in said]
+        text, said = drafts[name]
+        texts.append(_section(name, tables, text))
+        hints += [f"{name}: {each}" for each in said if each not in STEPS]
     if len(roots) != 1:
         hints.insert(
             0, f"{len(roots)} tables have no parent here, and one may: say for the others what they belong to."
         )
-    return "\n".join([HEADER, *texts]), hints
+    return "\n".join([HEADER, *texts]), [*hints, *STEPS]
 
 
-def _looked_at(place: Any, places: Mapping[str, Any], name: str, header: bool | None) -> _Table:
-    names = {other: open_table(each, split="train", where=other, header=header).names for other, each in places.items()}
-    shared = [each for each in names[name] if any(each in other for key, other in names.items() if key != name)]
-    relation = open_table(place, split="train", where=name, header=header)
-    ids: dict[str, list[str]] = {each: [] for each in shared}
-    for _, columns in relation.blocks([relation.names.index(each) for each in shared]) if shared else ():
-        for each, cells in zip(shared, columns, strict=True):
-            ids[each].extend(unit_ids(cells.cast("string"), name))
-    return _Table(place, names[name], {each: np.array(own) for each, own in ids.items()})
+def _looked_at(places: Mapping[str, Any], header: bool | None) -> dict[str, _Table]:
+    """The tables, with the ids in each column that refers to another table, and in each that is referred to."""
+    relations = {name: open_table(place, split="train", where=name, header=header) for name, place in places.items()}
+    wanted: dict[str, dict[str, list[str]]] = {name: {} for name in places}
+    for (name, table), (other, above) in permutations(relations.items(), 2):
+        for column, key in product(table.names, above.names):
+            if _refers(column, key, other):
+                wanted[name][column], wanted[other][key] = [], []
+    for name, ids in wanted.items():
+        relation = relations[name]
+        for _, columns in relation.blocks([relation.names.index(each) for each in ids]) if ids else ():
+            for each, cells in zip(ids, columns, strict=True):
+                ids[each].extend(unit_ids(cells.cast("string"), name))
+    return {
+        name: _Table(places[name], {each: np.array(own) for each, own in ids.items()}) for name, ids in wanted.items()
+    }
 
 
-def _find_parent(name: str, table: _Table, tables: Mapping[str, _Table]) -> None:
-    """The table in which a column of this one is unique and has all its values, if it is not unique here."""
-    for column, ids in table.ids.items():
-        for other, above in tables.items():
-            keys = above.ids.get(column)
-            if other == name or keys is None or len(np.unique(keys)) < len(keys) or len(np.unique(ids)) == len(ids):
-                continue
-            if np.isin(ids, keys).all() and not table.parent:
-                table.parent, table.key, above.key = other, column, above.key or column
+def _refers(column: str, key: str, table: str) -> bool:
+    """Whether a column may hold a key of another table, by its name: `id` itself, or `patient_id`, `pid` and `patient`."""
+    column, key, table = column.lower(), key.lower(), table.lower()
+    head = column.removesuffix(key).rstrip("_- .")
+    named = key.endswith(("id", "key", "code", "no", "nr", "number")) and table.startswith(head) and bool(head)
+    return column == key or (named and (head != column or len(head) > 2))
 
 
-def _section(name: str, table: _Table, tables: Mapping[str, _Table], text: str) -> str:
+def _find_parent(name: str, tables: Mapping[str, _Table]) -> list[str]:
+    """Find the table in which a key is unique and has nearly all values of a column that is not unique here. What to decide."""
+    table = tables[name]
+    pairs = [(column, other, key) for column in table.ids for other in tables for key in tables[other].ids]
+    for column, other, key in sorted(pairs, key=lambda pair: pair[0] != pair[2]):
+        ids, keys = table.ids[column], tables[other].ids[key]
+        if other == name or not _refers(column, key, other) or tables[other].key not in ("", key):
+            continue
+        if len(np.unique(keys)) < len(keys) or len(np.unique(ids)) == len(ids):
+            continue
+        lost = int((~np.isin(ids, keys)).sum())
+        if lost <= len(ids) * _LOST:
+            table.parent, table.parent_key, tables[other].key = other, column, key
+            refused = f"{name}: {lost:,} rows have a {column!r} that no row of {other} has. A run refuses them."
+            return [refused] if lost else []
+    return []
+
+
+def _section(name: str, tables: Mapping[str, _Table], text: str) -> str:
     """The part of one table. text: its own draft."""
-    facts = facts_of_draft(text)
-    keys = {table.key, *(other.key for other in tables.values() if other.parent == name)} - {""}
-    lines = [f"[table.{name}]"]
-    if below := [other.key for other in tables.values() if other.parent == name]:
-        lines.append(f"key = {toml(below[0])}")
+    facts, table = facts_of_draft(text), tables[name]
+    lines = [f"[table.{name}]", *([f"key = {toml(table.key)}"] if table.key else [])]
     if table.parent:
-        _, counts = np.unique(table.ids[table.key], return_counts=True)
-        lines += [f"parent = {toml(table.parent)}", f"parent_key = {toml(table.key)}", *_order(facts["column"])]
-        lines.append(f"# measured: max_rows = {int(counts.max())}")
+        _, counts = np.unique(table.ids[table.parent_key], return_counts=True)
+        links = [f"parent = {toml(table.parent)}", f"parent_key = {toml(table.parent_key)}"]
+        lines += [*links, *_order(facts["column"]), f"# measured: max_rows = {int(counts.max())}"]
     lines += [f"{key} = {toml(facts[key])}" for key in ("header", "decimal") if key in facts]
-    if dropped := {each: why for each, why in facts.get("drop", {}).items() if each not in keys}:
+    if dropped := facts.get("drop"):
         lines += [f"[table.{name}.drop]", *(f"{toml(each)} = {toml(why)}" for each, why in dropped.items())]
-    entries = [found[0] for found in COLUMN.finditer(text)]
-    kept = [entry for entry in entries if facts_of_draft(entry)["column"][0]["name"] not in keys]
-    return "\n".join([*lines, "", *(entry.replace("[[column]]", f"[[table.{name}.column]]") for entry in kept)])
+    entries = [found[0].replace("[[column]]", f"[[table.{name}.column]]") for found in COLUMN.finditer(text)]
+    return "\n".join([*lines, "", *entries, ""])
 
 
 def _order(columns: Sequence[Mapping[str, Any]]) -> list[str]:
