@@ -46,6 +46,20 @@ def test_every_flag_of_every_command_has_a_help_text() -> None:
     assert silent == []
 
 
+def test_every_required_flag_is_asked_for() -> None:
+    """Click 8.3 takes a default of None for an answer, and then nothing is required."""
+    required = [
+        (command, option)
+        for _, command in commands(cli)
+        for option in command.params
+        if isinstance(option, click.Option) and option.required
+    ]
+    assert len(required) > 40
+    for command, option in required:
+        with pytest.raises(click.MissingParameter):
+            option.handle_parse_result(click.Context(command), {}, [])
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> None:
     module, _, name = function.rpartition(".")

@@ -104,6 +104,8 @@ def _flag(name: str, kinds: list[str], default: ast.expr | None, overrides: dict
         "required": default is None and value is None and "None" not in kinds,
         **overrides,
     }
+    if arguments["required"]:
+        del arguments["default"]  # click 8.3 and newer take a default of None for an answer
     return click.option(*arguments.pop("flags"), name, **arguments)
 
 
