@@ -141,6 +141,15 @@ def test_a_release_verifies_replays_and_holds_the_tables(run: gossamer.Synthesiz
         _loaded(release)
 
 
+def test_a_release_without_samples_has_no_loader(run: gossamer.Synthesizer, tmp_path: Path) -> None:
+    release = run.release(tmp_path / "release")
+    assert not (release / "load.py").exists()
+    page = (release / "README.md").read_text()
+    assert "There is no `load.py`, because it reads samples" in page
+    assert "import load" not in page
+    assert gossamer.verify(release).ok
+
+
 def _loaded(release: Path) -> Any:
     """What load.py of a release gives."""
     own: dict[str, Any] = {"__file__": str(release / "load.py"), "__name__": "load"}

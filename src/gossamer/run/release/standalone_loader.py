@@ -30,6 +30,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.labelling import LabelsSamples
 from gossamer.methods.job import Job
 from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.run.release.contents import DRAWN_ON
 from gossamer.run.storage.versions import versions
 
 _LEFT_OUT = {
@@ -90,6 +91,9 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     had_public = any("records" in entry for entry in certificate.facts["public_inputs"])
     if had_public and METHODS[certificate.method].labels_public(certificate.config):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
+    draws = len(SAMPLES[job.card.kind].loader) > 1  # without a package, it reads samples
+    if not draws and DRAWN_ON not in certificate.versions:
+        return "", "it reads samples, and this release has none"
     try:
         return loader(certificate.method, job.card.kind), ""
     except Unloadable as error:
