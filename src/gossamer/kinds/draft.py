@@ -76,6 +76,8 @@ def draft_text(
         if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
         if linked and (tables := places(data)):
+            if dictionary is not None:
+                raise RequestError("`dictionary` describes one table, and these are several. Leave it out.")
             return draft_linked_card(tables, header=header)
         return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:

@@ -264,7 +264,7 @@ class Synthesizer(Generic[S_co]):
 
     def _check_counts(self) -> None:
         if not hasattr(self.net, "query"):
-            raise RequestError(f"{self.job.method.name} counts no tables, so nothing can be asked of them.")
+            raise RequestError(f"a generator of {self.card.in_words} by {self.job.method.name} keeps no noisy tables.")
 
     def _meeting(
         self, where: Mapping[str, Any], n: int, seed: int | None, made: Callable[[int], object]
@@ -272,7 +272,7 @@ class Synthesizer(Generic[S_co]):
         """n rows that meet conditions. Rows whose codes can meet them are drawn, and those whose values do are kept."""
         own_net: Any = self.net
         if not hasattr(own_net, "conditioned"):
-            raise RequestError(f"`where`: samples of {self.job.method.name} take no conditions. Leave it out.")
+            raise RequestError(f"`where`: {self.card.in_words} take no conditions. Leave it out.")
         wanted = conditions.Conditions.of(where, self.card)
         names = ", ".join(map(repr, where))
         try:

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,15 @@ parquet: Any = Lazy("pyarrow.parquet")
 
 
 def split_table(
-    source: Source, where: str, out: Path, share: float, salt: str, missing: Missing, *, header: bool | None
+    source: Source,
+    where: str,
+    out: Path,
+    share: float,
+    salt: str,
+    missing: Missing,
+    *,
+    header: bool | None,
+    unit_of: Mapping[str, str] | None = None,
 ) -> tuple[list[str], np.ndarray]:
     """Write out/train and out/test, for the owner alone: a text file as text in UTF-8, other forms as .parquet.
 
@@ -42,6 +50,7 @@ def split_table(
         missing: a row without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
         header: whether the first line of the source names the columns. If not, that of the parts does: column_1, column_2 ...
             None: it does, and names that are values are refused.
+        unit_of: the unit by the ids in that column; another id is that of a unit.
 
     Returns:
         The id of each row's unit, "" without one; and whether the row goes to test, bool [N].
@@ -56,7 +65,8 @@ def split_table(
 
     def rows() -> Iterator[bytes]:
         for _, columns in relation.blocks([*range(len(relation.names))]):
-            ids.extend([""] * len(columns[0]) if at is None else unit_ids(columns[at], where))
+            own = [""] * len(columns[0]) if at is None else unit_ids(columns[at], where)
+            ids.extend([unit_of.get(each, each) for each in own] if unit_of else own)
             for found, column in zip(types, columns, strict=True):
                 found |= {part.type for _, part in parts(column)}
             yield from (key.tobytes() for key in row_keys(columns))

@@ -1,11 +1,14 @@
-"""A draft finds how tables are linked by the names of columns and by their values, and says what does not fit."""
+"""A draft and a split find how tables are linked by the names of columns and by their values, and say what does not fit."""
 
+import csv
 from pathlib import Path
 
 import pytest
 
 import gossamer
+from gossamer.data.split import split
 from gossamer.data.tables.linked.draft import draft_linked_card
+from gossamer.errors import RequestError
 
 PERSONS = 40
 VISITS = [who for who in range(PERSONS) for _ in range(who % 4)]
@@ -67,16 +70,54 @@ def test_another_column_with_half_of_the_keys_is_no_link(tmp_path: Path) -> None
     assert "parent =" not in text
 
 
+def three_levels(folder: Path) -> None:
+    """Persons with visits, and visits with drugs, which name no person."""
+    drafted(folder, "id", "patient_id")
+    first, *others = (folder / "visits.csv").read_text().splitlines()
+    rows = [f"visit_id,{first}", *(f"{at},{row}" for at, row in enumerate(others))]
+    (folder / "visits.csv").write_text("\n".join(rows))
+    (folder / "drugs.csv").write_text("\n".join(["visit,name", *(f"{at // 2},{'abc'[at % 3]}" for at in range(50))]))
+
+
 def test_the_middle_of_three_tables_has_both_keys(tmp_path: Path) -> None:
-    drafted(tmp_path, "id", "patient_id")
-    visits = (tmp_path / "visits.csv").read_text().splitlines()
-    (tmp_path / "visits.csv").write_text(
-        "\n".join(["visit_id," + visits[0], *(f"{at},{row}" for at, row in enumerate(visits[1:]))])
-    )
-    (tmp_path / "drugs.csv").write_text("\n".join(["visit,name", *(f"{at // 2},{'abc'[at % 3]}" for at in range(50))]))
+    three_levels(tmp_path)
     text = gossamer.draft_card(tmp_path).text
     visits_part = text[text.index("[table.visits]") :]
     for line in ('key = "visit_id"', 'parent = "patients"', 'parent_key = "patient_id"'):
         assert line in visits_part[: visits_part.index("[[")]
     drugs = text[text.index("[table.drugs]") :]
     assert 'parent = "visits"\nparent_key = "visit"' in drugs
+
+
+def column(file: Path, name: str) -> list[str]:
+    return [row[name] for row in csv.DictReader(file.read_text().splitlines())]
+
+
+def test_a_split_keeps_all_rows_of_a_person_on_one_side(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    three_levels(tmp_path / "all")
+    split(tmp_path / "all", out=tmp_path / "parts", share=0.4)
+    rows = dict.fromkeys(("patients", "visits", "drugs"), 0)
+    for side in ("train", "test"):
+        files = {name: tmp_path / "parts" / side / f"{name}.csv" for name in rows}
+        assert {*column(files["visits"], "patient_id")} <= {*column(files["patients"], "id")}
+        assert {*column(files["drugs"], "visit")} <= {*column(files["visits"], "visit_id")}
+        for name, file in files.items():
+            found = len(file.read_text().splitlines()) - 1
+            assert found > 0
+            rows[name] += found
+    assert rows == {"patients": PERSONS, "visits": len(VISITS), "drugs": 50}
+
+
+def test_a_split_of_tables_that_are_not_linked_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    drafted(tmp_path / "all", "id", "whose")
+    with pytest.raises(RequestError, match="patients and visits: one table must have no parent"):
+        split(tmp_path / "all", out=tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_dictionary_of_one_table_is_refused(tmp_path: Path) -> None:
+    drafted(tmp_path, "id", "patient_id")
+    with pytest.raises(RequestError, match="`dictionary` describes one table"):
+        gossamer.draft_card(tmp_path, dictionary=tmp_path / "patients.csv")

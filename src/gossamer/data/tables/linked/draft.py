@@ -1,43 +1,19 @@
 """A draft of the card of linked tables: that of each table, and how they seem to be linked. For the terminal only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.source import Source
-from gossamer.data.sources.tables import open_table
-from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import COLUMN, facts_of_draft
 from gossamer.data.tables.draft import HEADER, STEPS, draft_table_card
+from gossamer.data.tables.linked.links import Linked, find_links
 
 _STEP = (
     "Check how the tables are linked: parent, keys and order. Say in max_rows how many rows of a parent samples have."
 )
-_LOST = 0.1
-"""Share of rows whose key may have no row in the parent: their table is still linked, and the owner learns their number."""
-
-
-@dataclass
-class _Table:
-    """A table that is looked at.
-
-    Args:
-        place: where it is.
-        ids: those in the columns that may be keys, by column.
-        parent: the table that its rows belong to.
-        parent_key: its column with the key of the parent.
-        key: its own key, where tables below have it.
-    """
-
-    place: Any
-    ids: dict[str, np.ndarray]
-    parent: str = ""
-    parent_key: str = ""
-    key: str = ""
 
 
 def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) -> tuple[str, list[str]]:
@@ -50,9 +26,8 @@ def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) 
     Raises:
         DataError: a table cannot be read.
     """
-    tables, hints = _looked_at(places, header), [_STEP]
-    for name in tables:
-        hints += _find_parent(name, tables)
+    tables = find_links(places, header)
+    hints = [_STEP, *(each.refused(name) for name, each in tables.items() if each.lost)]
     drafts = {
         name: draft_table_card(Source(table.place), header=header, keys=[table.key, table.parent_key])
         for name, table in tables.items()
@@ -71,51 +46,7 @@ def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) 
     return "\n".join([HEADER, *texts]), [*hints, *STEPS]
 
 
-def _looked_at(places: Mapping[str, Any], header: bool | None) -> dict[str, _Table]:
-    """The tables, with the ids in each column that refers to another table, and in each that is referred to."""
-    relations = {name: open_table(place, split="train", where=name, header=header) for name, place in places.items()}
-    wanted: dict[str, dict[str, list[str]]] = {name: {} for name in places}
-    for (name, table), (other, above) in permutations(relations.items(), 2):
-        for column, key in product(table.names, above.names):
-            if _refers(column, key, other):
-                wanted[name][column], wanted[other][key] = [], []
-    for name, ids in wanted.items():
-        relation = relations[name]
-        for _, columns in relation.blocks([relation.names.index(each) for each in ids]) if ids else ():
-            for each, cells in zip(ids, columns, strict=True):
-                ids[each].extend(unit_ids(cells.cast("string"), name))
-    return {
-        name: _Table(places[name], {each: np.array(own) for each, own in ids.items()}) for name, ids in wanted.items()
-    }
-
-
-def _refers(column: str, key: str, table: str) -> bool:
-    """Whether a column may hold a key of another table, by its name: `id` itself, or `patient_id`, `pid` and `patient`."""
-    column, key, table = column.lower(), key.lower(), table.lower()
-    head = column.removesuffix(key).rstrip("_- .")
-    named = key.endswith(("id", "key", "code", "no", "nr", "number")) and table.startswith(head) and bool(head)
-    return column == key or (named and (head != column or len(head) > 2))
-
-
-def _find_parent(name: str, tables: Mapping[str, _Table]) -> list[str]:
-    """Find the table in which a key is unique and has nearly all values of a column that is not unique here. What to decide."""
-    table = tables[name]
-    pairs = [(column, other, key) for column in table.ids for other in tables for key in tables[other].ids]
-    for column, other, key in sorted(pairs, key=lambda pair: pair[0] != pair[2]):
-        ids, keys = table.ids[column], tables[other].ids[key]
-        if other == name or not _refers(column, key, other) or tables[other].key not in ("", key):
-            continue
-        if len(np.unique(keys)) < len(keys) or len(np.unique(ids)) == len(ids):
-            continue
-        lost = int((~np.isin(ids, keys)).sum())
-        if lost <= len(ids) * _LOST:
-            table.parent, table.parent_key, tables[other].key = other, column, key
-            refused = f"{name}: {lost:,} rows have a {column!r} that no row of {other} has. A run refuses them."
-            return [refused] if lost else []
-    return []
-
-
-def _section(name: str, tables: Mapping[str, _Table], text: str) -> str:
+def _section(name: str, tables: Mapping[str, Linked], text: str) -> str:
     """The part of one table. text: its own draft."""
     facts, table = facts_of_draft(text), tables[name]
     lines = [f"[table.{name}]", *([f"key = {toml(table.key)}"] if table.key else [])]
