@@ -233,17 +233,21 @@ class Kind(ABC, Generic[R, K]):
         """What records show, one of `words_shown`. shares: about how many have each of `looks_for`; noise is in them."""
         raise NotImplementedError
 
-    def judge(self, job: Job[BaseConfig, State]) -> str:
-        """What learns from samples of a job to say the labels of records, in words; empty: nothing can. Reads no record."""
-        return ""
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
+        """What a score measures of a job, as entries of `Score`; a judge says labels. Empty: nothing. Reads no record."""
+        return {}
 
     def judged(self, card: K, records: R) -> Any:
-        """The records whose labels the judge says, with units as they are in `records`."""
+        """The records that are scored, with units as they are in `records`."""
         return records
 
     @abstractmethod
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Any], Array]:
-        """Train the judge on samples. Returns a function of `judged`: whether the judge says the label of each, bool [n]."""
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Any], Array], Array]:
+        """Draw samples and train the judge.
+
+        Returns a function of `judged`, which of the facts of `scored` are true of each, bool [n, facts]; and the share of
+        samples in each cell of its columns.
+        """
 
     # ------------------------------------------------------------------ attack
 

@@ -33,6 +33,7 @@ from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import Comparison, Kind, Named, Target, Words, left_after
+from gossamer.kinds.score import right_and_wrong
 from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
@@ -193,25 +194,26 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             return "digits" if drawn > _LIKE_DRAWN else "shapes"
         return "things on black" if dark > _MOSTLY else "anything"
 
-    def judge(self, job: Job[BaseConfig, State]) -> str:
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
         """The classifier of the release, or a small CNN."""
         net: Any = job.generator()
         if classifier_of(net):
-            return "the released classifier"
+            return {"judge": "the released classifier"}
         sides = job.card.shape[1:]
         able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= classify.SMALLEST
-        return f"a {classify.TITLE} trained on {_judged(job):,} samples" if able else ""
+        return {"judge": f"a {classify.TITLE} trained on {_judged(job):,} samples"} if able else {}
 
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Records], Array], Array]:
         """What is said of a picture does not depend on the others beside it."""
         if (chances := synthesizer.classifier) is not None:
-            return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
+            own = right_and_wrong(lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels)
+            return own, np.empty(0)
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
         sink(progress("training of the judge", 0, 1))
         trained = classify.train(samples.images, samples.labels, classes=synthesizer.classes, protocol=JUDGE, seed=0)
-        return lambda records: (
-            classify.predict_alone(trained.net, self.array(records, synthesizer.card)) == records.labels
-        )
+        return right_and_wrong(
+            lambda held: classify.predict_alone(trained.net, self.array(held, synthesizer.card)) == held.labels
+        ), np.empty(0)
 
     # ------------------------------------------------------------------ attack
 

@@ -205,7 +205,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     flags: dict[str, Any] = request.source | ({"preset": preset} if preset else {})
     if not method.without_guarantee:
         flags |= {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
-        flags |= {"score": SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).judge(job) else {}
+        flags |= {"score": SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).scored(job) else {}
     flags |= {key: value for key, value in full.items() if value != base[key]}
     flags |= {"public": shlex.quote(str(request.public))} if has_public and job.takes_public else {}
     own = (

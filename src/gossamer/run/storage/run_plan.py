@@ -44,9 +44,16 @@ class Look:
         """The noisy query, which is asked once."""
         return once(LOOK, self.noise_multiplier)
 
+    @staticmethod
+    def weights(card: Any) -> Sequence[float]:
+        """Of each fact that is looked for. All may be true of a record."""
+        facts = kind_of(card).looks_for
+        return [1 / math.sqrt(len(facts))] * len(facts)
+
     def choice(self, answer: Sequence[float], card: Any) -> int:
         """Which job a noisy answer chooses, from 0. It follows from the answer and from public facts."""
-        shares = [math.sqrt(len(answer)) * number / card.declared_size for number in answer]
+        weights = self.weights(card)
+        shares = [number / weight / card.declared_size for number, weight in zip(answer, weights, strict=True)]
         shown = kind_of(card).shown(shares)
         return self.shows.index(shown) if shown in self.shows else 0
 

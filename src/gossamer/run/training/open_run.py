@@ -19,7 +19,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import SCORE, Facts, right_and_wrong
+from gossamer.kinds.score import SCORE, Facts
 from gossamer.methods.contract import BaseConfig, Query, State
 from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
@@ -254,7 +254,7 @@ class OpenRun:
             return self
         card = self.job.card
         facts = kind_of(card).facts(card)
-        asked = Facts(facts, most=len(kind_of(card).looks_for), dimension=len(kind_of(card).looks_for))
+        asked = Facts(facts, weights=look.weights(card))
         answer = self._aside(private, look.query, asked)
         ledger.note_look(answer, look.choice(answer, card))
         return dataclasses.replace(self, job=self.asks.jobs[ledger.choice])
@@ -279,8 +279,9 @@ class OpenRun:
         if ledger.remaining(score.query.mechanism.event):
             synthesizer = self._certified(state)
             kind, card = kind_of(synthesizer.card), synthesizer.card
-            asked = right_and_wrong(kind.is_right(synthesizer, sink=self.sink), partial(kind.judged, card))
-            ledger.note_score(*self._aside(private, score.query, asked))
+            are_true, shares = kind.score(synthesizer, sink=self.sink)
+            asked = Facts(are_true, score.weights, partial(kind.judged, card))
+            ledger.note_score(self._aside(private, score.query, asked), shares.tolist())
 
     def finish(self, state: State) -> Synthesizer:
         """Certify and save. The certificate is written last; a report draws samples.

@@ -200,13 +200,13 @@ def _decided(
 def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float | None) -> Request:
     """A run that looks at its records and chooses its method. Of a kind without a look, the run of its first method.
 
-    score: None: `AUTO_SCORE`, where something can learn from samples.
+    score: None: `AUTO_SCORE`, where something can be measured.
     """
     if epsilon is None or not 0 < epsilon < math.inf:
         raise BudgetError("`auto` needs `epsilon`, a number above 0. Without privacy, name a method.")
     found = automatic.choices(card, epsilon)
     if score is None:
-        score = AUTO_SCORE if kind_of(card).judge(found[0].job(card, 1.0)) else 0.0
+        score = AUTO_SCORE if kind_of(card).scored(found[0].job(card, 1.0)) else 0.0
     if len(found) == 1:
         only = found[0]
         return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
@@ -236,11 +236,11 @@ def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **ter
     """
     if not 0 < share < 1:
         raise RequestError(f"`score` is a share of the budget, at least 0 and below 1, not {share:g}. Take 0.03.")
-    judge = kind_of(job.card).judge(job)
-    if job.relation is not ADD_OR_REMOVE_ONE or not judge:
-        why = "have no classes that a classifier could learn" if not judge else "protect under another relation"
+    scored = kind_of(job.card).scored(job)
+    if job.relation is not ADD_OR_REMOVE_ONE or not scored:
+        why = "have no classes that a classifier could learn" if not scored else "protect under another relation"
         raise RequestError(f"`score`: samples of these settings {why}. Leave it out.")
-    return Score(noise_multiplier=_noise_of(share, epsilon, terms), judge=judge)
+    return Score(noise_multiplier=_noise_of(share, epsilon, terms), **scored)
 
 
 def load_pretrained(job: Job[BaseConfig, State]) -> None:
