@@ -69,7 +69,7 @@ def test_a_unit_moves_the_sums_by_at_most_one_at_any_position() -> None:
     units = np.sort(draw.integers(12, size=40))
     told[units == 5] = True  # it has all facts, and reaches the bound
     images = np.arange(40, dtype=np.uint8).reshape(-1, 1, 1, 1)
-    query = Facts(lambda records: told[records.images.ravel()], most=3, dimension=3)
+    query = Facts(lambda records: told[records.images.ravel()], Look.weights(CARD))
 
     def sums(kept: np.ndarray) -> np.ndarray:
         part = Records(images[kept], np.zeros(kept.sum(), np.int64), units[kept])

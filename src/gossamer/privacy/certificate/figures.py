@@ -85,7 +85,7 @@ def score(ledger: PrivacyLedger, noise_multiplier: float, judge: str, **columns:
         raise LedgerDamaged("the score in the ledger has another length than config.json says")
     sums, noise = (np.divide(part, weights).tolist() for part in (answer, [noise_multiplier] * len(weights)))
     if judge:
-        low, value, high = noisy_share(*sums[:2], noise[0])
+        low, value, high = noisy_share(sums[0], sums[1], noise[0])
         found |= {"accuracy": value, "low": low, "high": high}
         unknown = "The score of this run is unknown: noise covers the number of records."
         said += [unknown] if high - low == 1 else [
