@@ -1,10 +1,10 @@
 """What does `fit auto` reach on sets that nobody tuned it for, and what do presets reach that are chosen by hand?
 
 Each set is drawn from a public one, and split. The CNN of a score learns from 4,000 samples of a run, at half of their height
-and width, which is quick, but for small shapes. It is tested on test records: at most 2,000, which no run has seen. With
-`--held-out`, the last 10,000 training records take the place of both. `guess` is the share of the
-largest class. `drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of
-gradient boosting. One JSON line a run.
+and width, which is quick, but for small shapes and letters. It is tested on test records: at most 2,000, which no run has
+seen. With `--held-out`, the last 10,000 training records take the place of both. `guess` is the share of the largest class.
+`drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of gradient
+boosting. One JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
     python -m benchmarks.auto --data ROOT --facts --sizes 1000
@@ -154,6 +154,7 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "turned": np.rot90,
     "small": small,
     "thick": thick,
+    "mixed": lambda image: 255 - image if image.sum() % 2 else image,
 }
 """Sets that are MNIST with each picture [28, 28] changed."""
 SETS: dict[str, Callable[[Path], tuple[Set, Set]]] = {
@@ -176,7 +177,7 @@ def some(name: str, records: Set, which: np.ndarray | slice) -> Set:
 
 def accuracy(name: str, train: Set, test: Set, seed: int) -> float:
     """Of the CNN that learns from `train`."""
-    sized = np.asarray if name == "small" else halved
+    sized = np.asarray if name in ("small", "letters") else halved
     (images, labels), (tests, truth) = ((sized(images), labels) for images, labels in (train, test))
     classes = 1 + int(max(labels.max(), truth.max()))
     trained = classify.train(images, labels, classes=classes, protocol=JUDGE, seed=seed)

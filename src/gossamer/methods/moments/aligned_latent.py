@@ -25,6 +25,8 @@ _PLAIN = 0.1
 """A sample whose ground is so near to black or white has that ground."""
 _ONE_SHADE = 0.25
 """The largest standard deviation of a ground that noise may have made of a plain one."""
+_BOTH, _FAR = 0.36, 100.0
+"""The least variance of grounds that are black or white, as a share of the largest, and by how much they are drawn apart."""
 _LEAST = 1e-3
 """Added to variances: a thin line has a spread, too."""
 
@@ -73,7 +75,8 @@ class AlignedLatent(Latent):
         pose = codes[:, waves : waves + POSE] / self._weight(_POSE)
         farthest = pose.new_tensor(_FARTHEST)
         shapes = _warped(super().decode(codes[:, :waves]), _to_picture(pose.clamp(-farthest, farthest)))
-        return shapes + self.ground(codes)
+        ground = self.ground(codes)
+        return ground + _inward(ground) * shapes
 
     def ground(self, codes: Tensor) -> Tensor:
         """Of decoded codes, [n, C, 1, 1] in [0, 1]."""
@@ -90,7 +93,8 @@ class AlignedLatent(Latent):
     def make_plain(self, means: Tensor, roots: Tensor) -> None:
         """Give cells a black or white ground where theirs differs from it by little, or by less than it spreads. In place.
 
-        Noise would give a few samples a grey box. means: [c, d]; roots of their covariances: [c, d, d].
+        Noise would give a few samples a grey box. Where the ground spreads nearly as far as black and white do, samples have
+        both and no grey: their codes go far beyond. means: [c, d]; roots of their covariances: [c, d, d].
         """
         own, weight = slice(self.basis.shape[1] + POSE, None), self._weight(_GROUND)
         ground, spread = means[:, own] / weight + 0.5, roots[:, own].norm(dim=2) / weight
@@ -98,6 +102,9 @@ class AlignedLatent(Latent):
         plain = ((ground - end).abs() < spread.clamp(min=_PLAIN)) & (spread < _ONE_SHADE)
         means[:, own] = torch.where(plain, (end - 0.5) * weight, means[:, own])
         roots[:, own] = torch.where(plain[:, :, None], 0.0, roots[:, own])
+        both = ~plain & (spread.square() > _BOTH * ground * (1 - ground))
+        means[:, own] = torch.where(both, _FAR * means[:, own], means[:, own])
+        roots[:, own] = torch.where(both[:, :, None], _FAR * roots[:, own], roots[:, own])
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
@@ -109,10 +116,15 @@ class AlignedLatent(Latent):
         ground = image.flatten(2).index_select(2, self.edge).median(2).values
         apart = image - ground[:, :, None, None]
         pose = image.new_tensor([_pose((apart.abs().mean(1).flatten() @ self.monomials.to(image)).tolist())])
-        return _warped(apart, _to_frame(pose)), pose, ground
+        return _warped(apart * _inward(ground)[:, :, None, None], _to_frame(pose)), pose, ground
 
     def _weight(self, weight: float) -> float:
         return weight * math.sqrt(self.basis.shape[1])
+
+
+def _inward(ground: Tensor) -> Tensor:
+    """1 where shapes on a ground are most likely brighter, -1 where they are darker: so that both have like codes."""
+    return 1 - 2 * (ground > 0.5).to(ground)
 
 
 def _monomials(height: int, width: int) -> Tensor:
