@@ -45,12 +45,13 @@ from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
-from gossamer.kinds.pictures import JUDGE, PICTURES
+from gossamer.kinds.pictures import JUDGE
 from gossamer.kinds.score import Facts, right_and_wrong
 from gossamer.methods import METHODS
+from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import presets_of
 from gossamer.metrics import classify
-from gossamer.privacy.certificate.figures import noisy_share
+from gossamer.privacy.certificate.figures import noisy_share, score_weights
 from gossamer.privacy.queries import Bounds
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
@@ -280,9 +281,9 @@ def facts(name: str, records: Set) -> dict[str, Any]:
     """What a look without noise says of records, as a line of JSON."""
     images, labels = records
     card = gossamer.DataCard(shape=images.shape[1:], classes=int(labels.max()) + 1, declared_size=len(images))
-    shares = PICTURES.facts(card)(Records(images, labels)).mean(0).tolist()
-    rounded = {fact: round(share, 3) for fact, share in zip(PICTURES.looks_for, shares, strict=True)}
-    return {"set": name, "records": len(images), **rounded, "shown": PICTURES.shown(shares)}
+    shares = picture_facts.facts(card)(Records(images, labels)).mean(0).tolist()
+    rounded = {fact: round(share, 3) for fact, share in zip(picture_facts.FACTS, shares, strict=True)}
+    return {"set": name, "records": len(images), **rounded, "shown": picture_facts.shown(shares)}
 
 
 def blobs(n: int, draw: np.random.Generator) -> Set:
@@ -317,7 +318,7 @@ def coverage(runs: int, epsilon: float, records: int = 2_000, share: float = 0.0
             found = judge.predict(pictures.images.reshape(len(pictures), -1) / 255)
             return np.asarray(found == pictures.labels)
 
-        query = Facts(right_and_wrong(right), asked.score.weights)
+        query = Facts(right_and_wrong(right), score_weights(asked.score.judge))
         answer = query.clipped_sum(own, Bounds(norms=(1.0,))).numpy() + draw.normal(0, noise, 2)
         low, value, high = noisy_share(float(answer[0]), float(answer[1]), noise)
         true = float(right(Records(*fresh)).mean())

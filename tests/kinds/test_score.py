@@ -34,7 +34,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import _settings
-from gossamer.run.storage.run_plan import Look, RunPlan
+from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import Request, plan
 
@@ -181,7 +181,7 @@ def test_an_attacker_finds_no_more_than_epsilon(of: str) -> None:
     """Of the score, and of a look at a record that has all facts. A query that reads each record three times is refuted."""
     records = Records(np.zeros((20, 1, 1, 1), np.uint8), np.arange(20) % 2)
     canary, noise = records[1:2], 1.5
-    facts = Facts(lambda held: np.repeat(told(held)[:, None], 3, 1), Look.weights(CARD))
+    facts = Facts(lambda held: np.repeat(told(held)[:, None], 3, 1), [1 / math.sqrt(3)] * 3)
     asked = facts if of == "look" else Facts(right_and_wrong(told), score_weights("a judge"))
     claim = epsilon_by_hand([noise], 1e-4)
     assert 0.2 * claim < lower_bound(asked, records, canary, noise) < claim
@@ -343,7 +343,8 @@ def test_a_table_has_a_score_of_its_counts_and_quartiles(tmp_path: Path, monkeyp
     assert gossamer.verify(run.path).ok
     without = plan("marginals", replace(card, label=None), **few).asks.score
     assert without is not None
-    assert (without.judge, without.categories, without.numbers, len(without.weights)) == ("", 1, 2, 12)
+    assert (without.judge, without.categories, without.numbers) == ("", 1, 2)
+    assert np.square(score_weights("", 1, 2)).sum() == pytest.approx(CELLS)  # one cell of each column is true
 
 
 def test_a_score_of_another_length_than_the_settings_say_is_refused(run: Path) -> None:

@@ -127,9 +127,8 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         """A row counts with the columns of its part."""
         card = synthesizer.card
         drawn = read_linked(Source(self.drawn(synthesizer, UNITS, seed=0).columns()), card, called="samples")
-        return right_and_wrong(
-            judge_of(self.judged(card, drawn).codes[:JUDGED], card.parts[_with_label(card)].card)
-        ), np.empty(0)
+        judge = judge_of(self.judged(card, drawn).codes[:JUDGED], card.parts[_with_label(card)].card)
+        return right_and_wrong(judge), np.empty(0)
 
     # ------------------------------------------------------------------ attack
 

@@ -3,7 +3,7 @@
 import base64
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -48,8 +48,6 @@ SOFT_LABELS = "probabilities"
 JUDGED, _TIMES = 6_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
 JUDGE = classify.Protocol(epochs=4)
-_MOSTLY, _LIKE_DRAWN = 0.7, 0.55
-"""The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 _SHOWN_CLASSES = 12
@@ -63,9 +61,7 @@ class Pictures(Kind[Records, DataCard]):
 
     name = "pictures"
     in_words = "pictures"
-    looks_for = picture_facts.FACTS
-    words_shown: ClassVar = {word: (word,) for word in ("anything", "things on black", "shapes")}
-    words_shown["digits"] = "digits", "shapes"
+    look: ClassVar[Any] = picture_facts
     metrics = registry.METRICS
     options = ("protocol", "inception")
     words = Words(
@@ -181,18 +177,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         start = dataclasses.replace(asked.synthesizer, net=net).with_weights(asked.warm)
         return self.drawn(start, asked.count, asked.seed, sink=sink)
 
-    # ------------------------------------------------------------------ look and score
-
-    def facts(self, card: DataCard) -> Callable[[Records], Array]:
-        """See `picture_facts`."""
-        return picture_facts.facts(card)
-
-    def shown(self, shares: Sequence[float]) -> str:
-        """By the shares of pictures that are drawn, shapes, and on a dark ground."""
-        drawn, shape, dark = shares
-        if shape > _MOSTLY:
-            return "digits" if drawn > _LIKE_DRAWN else "shapes"
-        return "things on black" if dark > _MOSTLY else "anything"
+    # ------------------------------------------------------------------ score
 
     def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
         """The classifier of the release, or a small CNN."""

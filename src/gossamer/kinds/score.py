@@ -13,7 +13,7 @@ import numpy as np
 from gossamer.lazy import torch
 from gossamer.methods.common.declared import once
 from gossamer.methods.contract import Query
-from gossamer.privacy.certificate.figures import CELLS, score_weights
+from gossamer.privacy.certificate.figures import CELLS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,11 +46,6 @@ class Score:
     def query(self) -> Query:
         """The noisy query, which is asked once."""
         return once(SCORE, self.noise_multiplier)
-
-    @property
-    def weights(self) -> Sequence[float]:
-        """Of each sum; see `Facts`."""
-        return score_weights(self.judge, self.categories, self.numbers)
 
 
 @dataclass(frozen=True)

@@ -200,14 +200,14 @@ def test_intervals_of_errors_cover_noise(columns: int, off: float, noise: float,
     """4,000 records, of which samples have a share of `off` too many in one cell of each column, and too few in the next."""
     draw, shares = np.random.default_rng(0), np.tile([0.1, 0.2, 0.3, 0.4], (columns, 1))
     counts, samples = 4_000 * shares, shares + np.array([off, -off, 0, 0])
-    true = off / 3**0.5 if below else off / 2**0.5
+    true, totals = (off / 3**0.5, np.tri(CELLS)[:-1]) if below else (off / 2**0.5, np.eye(CELLS))
     noisy = counts + draw.normal(scale=noise, size=(1_000, columns, CELLS))
-    found = np.array([noisy_distance(each, samples, noise, below=below) for each in noisy])
+    found = np.array([noisy_distance(each, samples, noise, totals) for each in noisy])
     covered = np.mean((found[:, 0] <= true) & (true <= found[:, 2]))
     assert (
         0.93 < covered < (1.01 if below else 0.99)
     )  # sums of cells have unlike variances: the bound takes the largest
     assert np.all((found[:, 0] <= found[:, 1]) & (found[:, 1] <= found[:, 2]))
-    exact = noisy_distance(counts, samples, 0.0, below=below)
+    exact = noisy_distance(counts, samples, 0.0, totals)
     assert exact == pytest.approx((true, true, true))
-    assert noisy_distance(noisy[0] / 100, samples, noise, below=below) == (0, 0.5, 1)
+    assert noisy_distance(noisy[0] / 100, samples, noise, totals) == (0, 0.5, 1)

@@ -76,7 +76,7 @@ class AlignedLatent(Latent):
         farthest = pose.new_tensor(_FARTHEST)
         shapes = _warped(super().decode(codes[:, :waves]), _to_picture(pose.clamp(-farthest, farthest)))
         ground = self.ground(codes)
-        return ground + _inward(ground) * shapes
+        return ground + (1 - 2 * (ground > 0.5)) * shapes
 
     def ground(self, codes: Tensor) -> Tensor:
         """Of decoded codes, [n, C, 1, 1] in [0, 1]."""
@@ -116,15 +116,11 @@ class AlignedLatent(Latent):
         ground = image.flatten(2).index_select(2, self.edge).median(2).values
         apart = image - ground[:, :, None, None]
         pose = image.new_tensor([_pose((apart.abs().mean(1).flatten() @ self.monomials.to(image)).tolist())])
-        return _warped(apart * _inward(ground)[:, :, None, None], _to_frame(pose)), pose, ground
+        brighter = 1 - 2 * (ground > 0.5)[:, :, None, None]  # black on white has the shape of white on black
+        return _warped(apart * brighter, _to_frame(pose)), pose, ground
 
     def _weight(self, weight: float) -> float:
         return weight * math.sqrt(self.basis.shape[1])
-
-
-def _inward(ground: Tensor) -> Tensor:
-    """1 where shapes on a ground are most likely brighter, -1 where they are darker: so that both have like codes."""
-    return 1 - 2 * (ground > 0.5).to(ground)
 
 
 def _monomials(height: int, width: int) -> Tensor:

@@ -74,42 +74,45 @@ def score(ledger: PrivacyLedger, noise_multiplier: float, judge: str, **columns:
         ledger: has a score.
         noise_multiplier: of the query.
         judge: what learnt from samples alone, in words; empty: nothing.
-        columns: see `kinds.score.Score`.
+        columns: how many of each sort, see `kinds.score.Score`.
 
     Raises:
         LedgerDamaged: if the answer is not as long as the settings say.
     """
     weights, (answer, samples) = score_weights(judge, **columns), ledger.score or ([], [])
-    split, found, said = 2 if judge else 0, dict[str, Any](), list[str]()
-    if (len(answer), len(samples)) != (len(weights), len(weights) - split):
+    found, said, after = dict[str, Any](), list[str](), 2 if judge else 0
+    if (len(answer), len(samples)) != (len(weights), len(weights) - after):
         raise LedgerDamaged("the score in the ledger has another length than config.json says")
-    sums, noise = (np.divide(part, weights).tolist() for part in (answer, [noise_multiplier] * len(weights)))
+    sums, noise = np.divide(answer, weights).tolist(), noise_multiplier / weights[-1]
     if judge:
-        low, value, high = noisy_share(sums[0], sums[1], noise[0])
+        low, value, high = noisy_share(sums[0], sums[1], noise_multiplier / weights[0])
         found |= {"accuracy": value, "low": low, "high": high}
-        unknown = "The score of this run is unknown: noise covers the number of records."
-        said += [unknown] if high - low == 1 else [
-            f"{judge[:1].upper()}{judge[1:]} gets {100 * value:.1f} % of the private records right. The 95 % interval, "
+        said.append(
+            "The accuracy is unknown: noise covers the number of records."
+            if high - low == 1
+            else f"{judge[:1].upper()}{judge[1:]} gets {100 * value:.1f} % of the private records right. The 95 % interval, "
             f"{100 * low:.1f} to {100 * high:.1f} %, covers noise and sampling. The run learnt from these records: on new ones "
             "it may be lower."
-        ]  # fmt: skip
-    cells, shares = (np.reshape(part, (-1, CELLS)) for part in (sums[split:], samples))
+        )
+    cells, shares = (np.reshape(part, (-1, CELLS)) for part in (sums[after:], samples))
     first = columns.get("categories", 0)
-    for name, of, which in (
-        ("counts", "Shares of frequent values", slice(first)),
-        ("quantiles", "Shares below quartiles of numbers", slice(first, None)),
+    for name, words, which, totals in (
+        ("counts", "frequent values", slice(first), np.eye(CELLS)),
+        ("quantiles", "numbers below quartiles", slice(first, None), np.tri(CELLS)[:-1]),
     ):
         if len(cells[which]):
-            low, value, high = noisy_distance(cells[which], shares[which], noise[-1], below=name == "quantiles")
+            low, value, high = noisy_distance(cells[which], shares[which], noise, totals)
             found[name] = {"error": value, "low": low, "high": high}
             said.append(
-                f"{of} in samples differ from the private records by {100 * value:.2f} points, as a root mean square "
-                f"({100 * low:.2f} to {100 * high:.2f}, which covers noise)."
+                f"Shares of {words} in samples differ from the private records by {100 * value:.2f} points, as a root mean "
+                f"square ({100 * low:.2f} to {100 * high:.2f}, which covers noise)."
             )
     return {**found, "statement": " ".join([*said, "Epsilon covers this query."])}
 
 
-def noisy_distance(counts: np.ndarray, shares: np.ndarray, noise: float, *, below: bool) -> tuple[float, float, float]:
+def noisy_distance(
+    counts: np.ndarray, shares: np.ndarray, noise: float, totals: np.ndarray
+) -> tuple[float, float, float]:
     """The root mean square of differences of shares, between the ends of a 95 % interval that covers noise.
 
     A sum of squares with Gaussian noise has the mean T + D and at most the variance 2 Q + 4 L D. D is its value without noise,
@@ -119,18 +122,19 @@ def noisy_distance(counts: np.ndarray, shares: np.ndarray, noise: float, *, belo
         counts: noisy, [columns, cells]: each row has all records.
         shares: of samples, [columns, cells].
         noise: standard deviation of the noise on each count.
-        below: compare the shares in all cells up to each but the last.
+        totals: the sums of cells that are compared, [sums, cells].
     """
     n, z = counts.sum() / len(counts), 1.959963984540054
     if n < 4 * noise:
         return 0.0, 0.5, 1.0
-    sums = np.tri(CELLS)[:-1] if below else np.eye(CELLS)
-    covariance = (noise / n) ** 2 * sums @ sums.T
-    values, many = np.linalg.eigvalsh(covariance), len(counts) * len(sums)
-    beyond = float(np.square((counts / n - shares) @ sums.T).sum() - len(counts) * values.sum())
+    values = np.linalg.eigvalsh((noise / n) ** 2 * totals @ totals.T)
+    beyond = float(np.square((counts / n - shares) @ totals.T).sum() - len(counts) * values.sum())
     middle, square = beyond + 2 * z**2 * values[-1], beyond**2 - 2 * z**2 * len(counts) * np.square(values).sum()
     spread = math.sqrt(max(0.0, middle**2 - square))
-    low, value, high = (math.sqrt(max(0.0, each) / many) for each in (middle - spread, beyond, middle + spread))
+    ends = (
+        math.sqrt(max(0.0, end) / counts[:, 0].size / len(totals)) for end in (middle - spread, beyond, middle + spread)
+    )
+    low, value, high = ends
     return min(low, value), value, min(1.0, max(high, value))
 
 

@@ -33,7 +33,7 @@ class Look:
 
     Args:
         noise_multiplier: standard deviation of the noise, see `Facts`. 0: no noise.
-        shows: of each job, what records show for which it is; see `Kind.words_shown`.
+        shows: of each job, what records show for which it is; see `picture_facts.WORDS`.
     """
 
     noise_multiplier: float
@@ -44,17 +44,10 @@ class Look:
         """The noisy query, which is asked once."""
         return once(LOOK, self.noise_multiplier)
 
-    @staticmethod
-    def weights(card: Any) -> Sequence[float]:
-        """Of each fact that is looked for. All may be true of a record."""
-        facts = kind_of(card).looks_for
-        return [1 / math.sqrt(len(facts))] * len(facts)
-
     def choice(self, answer: Sequence[float], card: Any) -> int:
         """Which job a noisy answer chooses, from 0. It follows from the answer and from public facts."""
-        weights = self.weights(card)
-        shares = [number / weight / card.declared_size for number, weight in zip(answer, weights, strict=True)]
-        shown = kind_of(card).shown(shares)
+        shares = [math.sqrt(len(answer)) * number / card.declared_size for number in answer]
+        shown = kind_of(card).look.shown(shares)
         return self.shows.index(shown) if shown in self.shows else 0
 
 

@@ -25,7 +25,7 @@ from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
-from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.figures import purposes, score_weights
 from gossamer.privacy.certificate.statements import ANSWERS, CHOICES, MODEL
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -253,8 +253,10 @@ class OpenRun:
         if look is None or ledger.look is not None or not ledger.remaining(look.query.mechanism.event):
             return self
         card = self.job.card
-        facts = kind_of(card).facts(card)
-        asked = Facts(facts, weights=look.weights(card))
+        kind = kind_of(card).look
+        asked = Facts(
+            kind.facts(card), [1 / math.sqrt(len(kind.FACTS))] * len(kind.FACTS)
+        )  # all may be true of a record
         answer = self._aside(private, look.query, asked)
         ledger.note_look(answer, look.choice(answer, card))
         return dataclasses.replace(self, job=self.asks.jobs[ledger.choice])
@@ -280,7 +282,8 @@ class OpenRun:
             synthesizer = self._certified(state)
             kind, card = kind_of(synthesizer.card), synthesizer.card
             are_true, shares = kind.score(synthesizer, sink=self.sink)
-            asked = Facts(are_true, score.weights, partial(kind.judged, card))
+            weights = score_weights(score.judge, score.categories, score.numbers)
+            asked = Facts(are_true, weights, partial(kind.judged, card))
             ledger.note_score(self._aside(private, score.query, asked), shares.tolist())
 
     def finish(self, state: State) -> Synthesizer:

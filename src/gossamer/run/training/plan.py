@@ -205,18 +205,19 @@ def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, sco
     if epsilon is None or not 0 < epsilon < math.inf:
         raise BudgetError("`auto` needs `epsilon`, a number above 0. Without privacy, name a method.")
     found = automatic.choices(card, epsilon)
+    first = next(iter(found.values()))
     if score is None:
-        score = AUTO_SCORE if kind_of(card).scored(found[0].job(card, 1.0)) else 0.0
-    if len(found) == 1:
-        only = found[0]
-        return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
+        score = AUTO_SCORE if kind_of(card).scored(first) else 0.0
+    if "" in found:
+        return _decided(first.method, card, {}, epsilon=epsilon, delta=delta, preset=None, score=score)
     terms = Terms(delta=checked_delta(delta, epsilon, card), relation=ADD_OR_REMOVE_ONE, unit=card.unit)
-    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[each.word for each in found])
+    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[*found])
+    measured = score_of(first, score, epsilon=epsilon, **terms) if score else None
 
     def asks(noise: float) -> RunPlan:
-        return RunPlan(jobs=[each.job(card, noise) for each in found], look=look, score=measured)
+        jobs = [Job.of(each.method, {**each.settings, "noise_multiplier": noise}, card) for each in found.values()]
+        return RunPlan(jobs=jobs, look=look, score=measured)
 
-    measured = score_of(found[0].job(card, 1.0), score, epsilon=epsilon, **terms) if score else None
     noise = calibrate.calibrate_noise(lambda value: asks(value).plan, epsilon=epsilon, **terms)
     whole = asks(float(noise))
     return Request(asks=whole, epsilon=epsilon, delta=terms["delta"], bounds=cost.bounds(whole.plan, **terms))
