@@ -349,5 +349,5 @@ def test_a_table_has_a_score_of_its_counts_and_quartiles(tmp_path: Path, monkeyp
 
 def test_a_score_of_another_length_than_the_settings_say_is_refused(run: Path) -> None:
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
-    with pytest.raises(LedgerDamaged, match="another length"):
+    with pytest.raises(LedgerDamaged, match="not as long"):
         score(ledger, 1.0, "a judge", categories=1)

@@ -191,7 +191,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Records], Array], Array]:
         """What is said of a picture does not depend on the others beside it."""
         if (chances := synthesizer.classifier) is not None:
-            own = right_and_wrong(lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels)
+            own = right_and_wrong(lambda held: chances(held.tensors()[0]).argmax(1).numpy() == held.labels)
             return own, np.empty(0)
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
         sink(progress("training of the judge", 0, 1))

@@ -73,7 +73,7 @@ class Facts:
         if len(records) == 0:
             return torch.zeros(self.dimension, dtype=torch.float64)
         true = self.are_true(records)
-        true[sum(weight**2 * each for weight, each in zip(self.weights, true.T, strict=True)) > _AT_MOST] = False
+        true[np.einsum("nf,f", true, np.square(self.weights)) > _AT_MOST] = False
         if records.units is not None:
             owners = np.unique(records.units, return_inverse=True)[1]
             true = np.stack([np.bincount(owners, each) / np.bincount(owners) for each in true.T], axis=1)
@@ -82,12 +82,7 @@ class Facts:
 
 def right_and_wrong(is_right: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
     """The facts of a judge. is_right: from records to bool [n]."""
-
-    def are_true(records: Any) -> np.ndarray:
-        right = is_right(records)
-        return np.stack([right, ~right], axis=1)
-
-    return are_true
+    return lambda records: np.stack([right := is_right(records), ~right], axis=1)
 
 
 def cells_of(samples: np.ndarray, size: int, in_order: int) -> np.ndarray:
@@ -101,5 +96,4 @@ def cells_of(samples: np.ndarray, size: int, in_order: int) -> np.ndarray:
     counts = np.bincount(samples, minlength=size)
     if in_order:
         return np.asarray((CELLS * (np.cumsum(counts) - counts / 2) / len(samples)).astype(int).clip(0, CELLS - 1))
-    ranks = np.argsort(np.argsort(-counts, kind="stable"))
-    return ranks.clip(max=CELLS - 1)
+    return np.argsort(np.argsort(-counts, kind="stable")).clip(max=CELLS - 1)

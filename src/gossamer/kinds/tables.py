@@ -192,12 +192,12 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         order = sorted(range(len(card.columns)), key=lambda at: card.columns[at].in_order > 0)
         cells = {at: cells_of(codes[:, at], card.columns[at].size, card.columns[at].in_order) for at in order}
 
-        def in_cells(records: Any) -> Array:
-            each = [cells[at][records.codes[:, at]][:, None] == np.arange(CELLS) for at in order]
+        def in_cells(rows: Table) -> Array:
+            each = [cells[at][rows.codes[:, at]][:, None] == np.arange(CELLS) for at in order]
             return np.concatenate(each, axis=1)
 
         drawn = in_cells(Table(codes)).mean(0)
-        return lambda records: np.concatenate([asked(records) for asked in (*judge, in_cells)], axis=1), drawn
+        return lambda rows: np.concatenate([of(rows) for of in (*judge, in_cells)], axis=1), drawn
 
     # ------------------------------------------------------------------ attack
 

@@ -84,7 +84,6 @@ def _classifier(card: DataCard) -> Callable[[Records], np.ndarray]:
 
     def said(records: Records) -> np.ndarray:
         pictures = (records[at : at + 1].tensors("cpu")[0] for at in range(len(records)))
-        found = [int((latent.wide_code(picture) @ weights - offsets).argmax()) for picture in pictures]
-        return np.array(found, np.int64)
+        return np.array([int((latent.wide_code(each) @ weights - offsets).argmax()) for each in pictures])
 
     return said

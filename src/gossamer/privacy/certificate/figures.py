@@ -53,7 +53,7 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
 def look(settings: dict[str, Any], choice: int) -> dict[str, Any]:
     """Which method a noisy answer chose, and for what it is."""
     shows = str(settings["look"]["shows"][choice])
-    said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers the look."
+    said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers it."
     return {"shows": shows, "statement": said}
 
 
@@ -82,13 +82,13 @@ def score(ledger: PrivacyLedger, noise_multiplier: float, judge: str, **columns:
     weights, (answer, samples) = score_weights(judge, **columns), ledger.score or ([], [])
     found, said, after = dict[str, Any](), list[str](), 2 if judge else 0
     if (len(answer), len(samples)) != (len(weights), len(weights) - after):
-        raise LedgerDamaged("the score in the ledger has another length than config.json says")
+        raise LedgerDamaged("the score is not as long as config.json says")
     sums, noise = np.divide(answer, weights).tolist(), noise_multiplier / weights[-1]
     if judge:
         low, value, high = noisy_share(sums[0], sums[1], noise_multiplier / weights[0])
         found |= {"accuracy": value, "low": low, "high": high}
         said.append(
-            "The accuracy is unknown: noise covers the number of records."
+            "The accuracy is unknown: noise covers the counts."
             if high - low == 1
             else f"{judge[:1].upper()}{judge[1:]} gets {100 * value:.1f} % of the private records right. The 95 % interval, "
             f"{100 * low:.1f} to {100 * high:.1f} %, covers noise and sampling. The run learnt from these records: on new ones "
@@ -104,8 +104,8 @@ def score(ledger: PrivacyLedger, noise_multiplier: float, judge: str, **columns:
             low, value, high = noisy_distance(cells[which], shares[which], noise, totals)
             found[name] = {"error": value, "low": low, "high": high}
             said.append(
-                f"Shares of {words} in samples differ from the private records by {100 * value:.2f} points, as a root mean "
-                f"square ({100 * low:.2f} to {100 * high:.2f}, which covers noise)."
+                f"Shares of {words} in samples are off by {100 * value:.2f} points (root mean square; 95 % interval "
+                f"{100 * low:.2f} to {100 * high:.2f})."
             )
     return {**found, "statement": " ".join([*said, "Epsilon covers this query."])}
 
@@ -124,17 +124,14 @@ def noisy_distance(
         noise: standard deviation of the noise on each count.
         totals: the sums of cells that are compared, [sums, cells].
     """
-    n, z = counts.sum() / len(counts), 1.959963984540054
+    n, many, z = counts.sum() / len(counts), len(counts) * len(totals), 1.959963984540054
     if n < 4 * noise:
         return 0.0, 0.5, 1.0
     values = np.linalg.eigvalsh((noise / n) ** 2 * totals @ totals.T)
     beyond = float(np.square((counts / n - shares) @ totals.T).sum() - len(counts) * values.sum())
     middle, square = beyond + 2 * z**2 * values[-1], beyond**2 - 2 * z**2 * len(counts) * np.square(values).sum()
     spread = math.sqrt(max(0.0, middle**2 - square))
-    ends = (
-        math.sqrt(max(0.0, end) / counts[:, 0].size / len(totals)) for end in (middle - spread, beyond, middle + spread)
-    )
-    low, value, high = ends
+    low, value, high = (math.sqrt(max(0.0, end) / many) for end in (middle - spread, beyond, middle + spread))
     return min(low, value), value, min(1.0, max(high, value))
 
 

@@ -176,7 +176,7 @@ def _told_apart(
         of = f", counted by {card.unit if card.unit != 'record' else 'unit'}," if with_units else ""
         raise DataError(
             f"{members:,} members and {nonmembers:,} non-members{of} are too few: attacks need at least {FEWEST} members "
-            f"and {2 * FEWEST} non-members, half of them to be held out."
+            f"and {2 * FEWEST} non-members, half of them held out."
         )
     return outside, f"{on} {copies}".strip()
 

