@@ -105,6 +105,15 @@ def test_aligned_shapes_are_alike() -> None:
     assert float(about[1] / about[0]) < 0.1
 
 
+def test_a_shape_of_less_than_half_the_size_fills_the_same_frame() -> None:
+    """Somewhere in the picture. Its pose is not cut, so its aligned picture is that of the whole one."""
+    whole = poses(8)
+    small = torch.cat([torch.tensor([[0.4, -0.3]]).repeat(8, 1), whole[:, 2:4] * 0.43, whole[:, 4:]], 1)
+    latent = AlignedLatent((1, 64, 64), 10)
+    one, other = (torch.cat([latent._aligned(image)[0] for image in shapes(each).split(1)]) for each in (whole, small))
+    assert float((one - other).square().sum() / one.square().sum()) < 0.1
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_code_is_decoded_to_its_picture(channels: int) -> None:
     side = 32

@@ -17,7 +17,7 @@ POSE = 5
 """Numbers of a pose: centre across and down, logarithms of the spreads across and down, slant."""
 _SPREADS = (0.3, 0.4)
 """Spreads across and down of an aligned shape, in half sides of the picture."""
-_FARTHEST = (0.5, 0.5, math.log(1.5), math.log(1.5), 1.0)
+_FARTHEST = (0.6, 0.6, math.log(3), math.log(3), 1.0)
 """How far each number of a pose may be from that of an aligned shape."""
 _POSE, _GROUND = 0.36, 0.3
 """How much a pose and a ground count in a code, for each square root of an axis."""
