@@ -1,15 +1,16 @@
 """What does `fit auto` reach on sets that nobody tuned it for, and what do presets reach that are chosen by hand?
 
 Each set is drawn from a public one, and split. The CNN of a score learns from 4,000 samples of a run, at half of their height
-and width, which is quick. It is tested on test records: at most 2,000, which no run has seen. `guess` is the share of the
-largest class. `drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of
-gradient boosting. One
-JSON line a run.
+and width, which is quick, but for small shapes and letters. It is tested on test records: at most 2,000, which no run has
+seen. With `--held-out`, the last 10,000 training records take the place of both. `guess` is the share of the largest class.
+`drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of gradient
+boosting. One JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
     python -m benchmarks.auto --data ROOT --facts --sizes 1000
     python -m benchmarks.auto --data ROOT --coverage 200 --epsilons 1 10
     python -m benchmarks.auto --data ROOT --sets digits --asked "moments few-records" "evolve votes" drawings --epsilons 1
+    python -m benchmarks.auto --data ROOT --held-out --sets turned --asked "moments few-eps1" --epsilons 1 .77 .32
 
 ROOT has the folders mnist, fashion_mnist, cifar10_subset and lfw, as their sites hand them out. Adult and votes are those of
 `benchmarks.tables`.
@@ -44,19 +45,20 @@ from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
-from gossamer.kinds.pictures import JUDGE, PICTURES
-from gossamer.kinds.score import right_and_wrong
+from gossamer.kinds.pictures import JUDGE
+from gossamer.kinds.score import Facts, right_and_wrong
 from gossamer.methods import METHODS
+from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import presets_of
 from gossamer.metrics import classify
-from gossamer.privacy.certificate.figures import noisy_share
+from gossamer.privacy.certificate.figures import noisy_share, score_weights
 from gossamer.privacy.queries import Bounds
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
 
 Set = tuple[np.ndarray, np.ndarray]
 """Pictures uint8 [n, C, H, W], and labels [n]."""
-TESTED, JUDGED, DELTA = 2_000, 4_000, 1e-5
+TESTED, JUDGED, HELD_OUT, DELTA = 2_000, 4_000, 10_000, 1e-5
 BY_HAND, DRAWINGS, REAL = "moments few-records", "drawings", "real"
 TABLES = ("adult", "votes")
 FONTS = (
@@ -153,6 +155,7 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "turned": np.rot90,
     "small": small,
     "thick": thick,
+    "mixed": lambda image: 255 - image if image.sum() % 2 else image,
 }
 """Sets that are MNIST with each picture [28, 28] changed."""
 SETS: dict[str, Callable[[Path], tuple[Set, Set]]] = {
@@ -173,9 +176,10 @@ def some(name: str, records: Set, which: np.ndarray | slice) -> Set:
     return images, labels
 
 
-def accuracy(train: Set, test: Set, seed: int) -> float:
+def accuracy(name: str, train: Set, test: Set, seed: int) -> float:
     """Of the CNN that learns from `train`."""
-    (images, labels), (tests, truth) = ((halved(images), labels) for images, labels in (train, test))
+    sized = np.asarray if name in ("small", "letters") else halved
+    (images, labels), (tests, truth) = ((sized(images), labels) for images, labels in (train, test))
     classes = 1 + int(max(labels.max(), truth.max()))
     trained = classify.train(images, labels, classes=classes, protocol=JUDGE, seed=seed)
     return float((classify.predict(trained.net, tests) == truth).mean())
@@ -218,14 +222,16 @@ def of_table(name: str, asked: str, size: int, epsilon: float, seed: int, score:
         found = scores.figures(made.sample(len(which), seed=seed).codes, data)
     return {
         "set": name, "records": len(which), "epsilon": epsilon, "seed": seed, "asked": asked,
-        "score": told(made), **{name: round(value, 4) for name, value in found.items()}, "cpu": round(worked, 1),
+        "score": told(made.certificate.figures.get("score")),
+        "errors": {name: told(made.certificate.figures["score"][name]) for name in ("counts", "quantiles")},
+        **{name: round(value, 4) for name, value in found.items()}, "cpu": round(worked, 1),
     }  # fmt: skip
 
 
-def told(made: Any) -> list[float] | None:
-    """The score of a run, between the ends of its interval."""
-    score = made.certificate.figures.get("score")
-    return [round(score[end], 4) for end in ("low", "accuracy", "high")] if score else None
+def told(score: dict[str, float] | None) -> list[float] | None:
+    """A figure of a score, between the ends of its interval."""
+    ends = "low", "accuracy" if score and "accuracy" in score else "error", "high"
+    return [round(score[end], 4) for end in ends] if score else None
 
 
 def by_hand(method: str, preset: str, card: gossamer.DataCard) -> dict[str, Any]:
@@ -241,7 +247,7 @@ def one(name: str, train: Set, test: Set, asked: str, epsilon: float, seed: int,
         free = drawings(card, seed) if asked == DRAWINGS else (images[:JUDGED], labels[:JUDGED])
         return {
             "set": name, "records": 0, "epsilon": None, "seed": seed, "asked": asked,
-            "accuracy": round(accuracy(free, test, seed), 4),
+            "accuracy": round(accuracy(name, free, test, seed), 4),
         }  # fmt: skip
     source = gossamer.Source({"images": images, "labels": labels}, public_test_data=True)
     settings = by_hand(method, preset, card) if preset else {}
@@ -264,8 +270,8 @@ def one(name: str, train: Set, test: Set, asked: str, epsilon: float, seed: int,
     return {
         "set": name, "records": len(images), "epsilon": epsilon, "seed": seed, "asked": asked,
         "shows": figures.get("look", {}).get("shows"), "method": made.job.method.name,
-        "accuracy": round(accuracy((drawn.images, drawn.labels), test, seed), 4),
-        "score": told(made),
+        "accuracy": round(accuracy(name, (drawn.images, drawn.labels), test, seed), 4),
+        "score": told(figures.get("score")),
         "guess": round(float(np.bincount(test[1]).max() / len(test[1])), 4),
         "seconds": round(took, 1), "cpu": round(worked, 1),
     }  # fmt: skip
@@ -275,9 +281,9 @@ def facts(name: str, records: Set) -> dict[str, Any]:
     """What a look without noise says of records, as a line of JSON."""
     images, labels = records
     card = gossamer.DataCard(shape=images.shape[1:], classes=int(labels.max()) + 1, declared_size=len(images))
-    shares = PICTURES.facts(card)(Records(images, labels)).mean(0).tolist()
-    rounded = {fact: round(share, 3) for fact, share in zip(PICTURES.looks_for, shares, strict=True)}
-    return {"set": name, "records": len(images), **rounded, "shown": PICTURES.shown(shares)}
+    shares = picture_facts.facts(card)(Records(images, labels)).mean(0).tolist()
+    rounded = {fact: round(share, 3) for fact, share in zip(picture_facts.FACTS, shares, strict=True)}
+    return {"set": name, "records": len(images), **rounded, "shown": picture_facts.shown(shares)}
 
 
 def blobs(n: int, draw: np.random.Generator) -> Set:
@@ -312,7 +318,8 @@ def coverage(runs: int, epsilon: float, records: int = 2_000, share: float = 0.0
             found = judge.predict(pictures.images.reshape(len(pictures), -1) / 255)
             return np.asarray(found == pictures.labels)
 
-        answer = right_and_wrong(right).clipped_sum(own, Bounds(norms=(1.0,))).numpy() + draw.normal(0, noise, 2)
+        query = Facts(right_and_wrong(right), score_weights(asked.score.judge))
+        answer = query.clipped_sum(own, Bounds(norms=(1.0,))).numpy() + draw.normal(0, noise, 2)
         low, value, high = noisy_share(float(answer[0]), float(answer[1]), noise)
         true = float(right(Records(*fresh)).mean())
         held += low <= true <= high
@@ -337,6 +344,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[10.0, 1.0])
     parser.add_argument("--coverage", type=int, help="so many runs: how often the interval of a score holds")
     parser.add_argument("--facts", action="store_true", help="no run: what a look without noise says of each set")
+    parser.add_argument("--held-out", action="store_true", help="test on training records that runs do not see")
     parser.add_argument("--score", type=float, help="share of the budget")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
@@ -354,6 +362,8 @@ def main() -> None:
                 print(json.dumps(of_table(name, asked, size, epsilon, seed, given.score)), flush=True)
             continue
         train, test = SETS[name](given.data)
+        if given.held_out:
+            train, test = (tuple(array[part] for array in train) for part in (slice(-HELD_OUT), slice(-HELD_OUT, None)))
         if given.facts:
             which = np.random.default_rng(0).permutation(len(train[0]))[: given.sizes[0] or None]
             print(json.dumps(facts(name, some(name, train, which))), flush=True)

@@ -20,7 +20,6 @@ from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import LedgerDamaged, RequestError
-from gossamer.kinds.pictures import PICTURES
 from gossamer.kinds.score import Facts
 from gossamer.methods.common import picture_facts
 from gossamer.privacy.certificate.statements import chosen
@@ -33,6 +32,7 @@ from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import plan
 
 ONE = Bounds(norms=(1.0,))
+THIRDS = [1 / math.sqrt(3)] * 3
 CARD = DataCard(shape=(1, 12, 12), classes=2, declared_size=200)
 BUDGET = {"epsilon": 10.0, "delta": 1e-4}
 
@@ -69,7 +69,7 @@ def test_a_unit_moves_the_sums_by_at_most_one_at_any_position() -> None:
     units = np.sort(draw.integers(12, size=40))
     told[units == 5] = True  # it has all facts, and reaches the bound
     images = np.arange(40, dtype=np.uint8).reshape(-1, 1, 1, 1)
-    query = Facts(lambda records: told[records.images.ravel()], most=3, dimension=3)
+    query = Facts(lambda records: told[records.images.ravel()], THIRDS)
 
     def sums(kept: np.ndarray) -> np.ndarray:
         part = Records(images[kept], np.zeros(kept.sum(), np.int64), units[kept])
@@ -127,7 +127,7 @@ def test_drawn_digits_are_known_by_their_classes() -> None:
     ],
 )
 def test_the_answer_follows_from_the_shares(told: list[float], shown: str) -> None:
-    assert PICTURES.shown(told) == shown
+    assert picture_facts.shown(told) == shown
     look = Look(noise_multiplier=1.0, shows=["anything", "things on black", "shapes", "digits"])
     answer = [share * CARD.declared_size / math.sqrt(3) for share in told]
     assert look.shows[look.choice(answer, CARD)] == shown
@@ -159,20 +159,31 @@ def test_the_whole_run_costs_what_was_asked_for(size: int, epsilon: float, score
         assert min(left.values()) >= 0
 
 
+def test_the_bound_of_a_look_holds_for_a_record_with_all_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Facts] = []
+    monkeypatch.setattr(OpenRun, "_aside", lambda _run, _private, _query, facts: asked.append(facts) or [0.0] * 3)
+    ledger = SimpleNamespace(look=None, remaining=lambda _event: 1, note_look=lambda *_: None, choice=0)
+    job: Any = SimpleNamespace(card=CARD)
+    asks = RunPlan(jobs=[job], look=Look(noise_multiplier=1.0, shows=["shapes"]))
+    OpenRun(folder=None, job=job, asks=asks, ledger=ledger, rng=None).looked(None)  # type: ignore[arg-type]  # none is reached
+    assert np.square(asked[0].weights).sum() == pytest.approx(1)
+    assert asked[0].dimension == 3
+
+
 def test_of_each_event_the_largest_plan_counts() -> None:
     assert dict(largest([[("a", 2), ("b", 1), ("a", 1)], [("a", 1), ("c", 4)]])) == {"a": 3, "b": 1, "c": 4}
 
 
 def test_few_records_at_a_small_epsilon_may_be_drawn() -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_000)
-    found = {each.word: each.method.name for each in automatic.choices(card, 1.0)}
+    found = {word: job.method.name for word, job in automatic.choices(card, 1.0).items()}
     assert found == {"anything": "moments", "things on black": "moments", "shapes": "moments", "digits": "evolve"}
-    more = automatic.choices(replace(card, declared_size=5_000), 1.0)
-    assert more[-1].settings["mean_noise"] and more[-1].method.name == "moments"
+    *_, last = automatic.choices(replace(card, declared_size=5_000), 1.0).values()
+    assert last.settings["mean_noise"] and last.method.name == "moments"
     rows = TableCard.from_dict(
         {"declared_size": 100, "column": [{"name": "a", "kind": "category", "values": ["x", "y"]}]}
     )
-    assert [each.method.name for each in automatic.choices(rows, 1.0)] == ["marginals"]
+    assert [job.method.name for job in automatic.choices(rows, 1.0).values()] == ["marginals"]
 
 
 def test_auto_chooses_its_settings_itself() -> None:

@@ -17,15 +17,18 @@ from scipy.special import ndtr
 import gossamer
 from gossamer.attacks.audit import errors_at
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.table import CODES, Table
 from gossamer.errors import LedgerDamaged, RequestError
-from gossamer.kinds import toys
-from gossamer.kinds.score import SCORE, Facts, Score, right_and_wrong
+from gossamer.kinds import tables, toys
+from gossamer.kinds.score import SCORE, Facts, Score, cells_of, right_and_wrong
 from gossamer.methods.common.declared import once
 from gossamer.metrics.arrays import own_randomness
 from gossamer.metrics.classify import predict, predict_alone
 from gossamer.nets.classifiers import SmallCNN
-from gossamer.privacy.certificate.figures import noisy_share
+from gossamer.privacy.certificate.figures import CELLS, noisy_share, score, score_weights
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -37,6 +40,7 @@ from gossamer.run.training.plan import Request, plan
 
 CARD = DataCard(shape=(1, 8, 8), classes=2, declared_size=60)
 BUDGET = {"epsilon": 10.0, "delta": 1e-4}
+ANSWER = {"answer": [1.0, 2.0], "samples": []}
 ONE = Bounds(norms=(1.0,))
 
 
@@ -49,7 +53,7 @@ def sums(labels: list[int], units: list[int] | None = None) -> list[float]:
     """Right and wrong of records with these labels."""
     images = np.zeros((len(labels), 1, 1, 1), np.uint8)
     records = Records(images, np.array(labels, np.int64), None if units is None else np.array(units))
-    answer: list[float] = right_and_wrong(told).clipped_sum(records, ONE).tolist()
+    answer: list[float] = Facts(right_and_wrong(told), score_weights("a judge")).clipped_sum(records, ONE).tolist()
     return answer
 
 
@@ -69,6 +73,38 @@ def test_a_unit_moves_the_sums_by_at_most_one_at_any_position() -> None:
     moves = [np.linalg.norm(whole - sums([*labels[units != one]], [*units[units != one]])) for one in set(units)]
     assert max(moves) <= 1 + 1e-12
     assert max(moves) > 0.99  # the bound is reached
+
+
+def test_a_row_of_a_table_moves_all_sums_together_by_one() -> None:
+    """Right or wrong, and a cell of each of three columns: also where a unit has several rows, and at any position."""
+    draw = np.random.default_rng(0)
+    weights = score_weights("a judge", categories=2, numbers=1)
+    codes, units = draw.integers(2, size=(40, 1 + 3 * CELLS)), np.sort(draw.integers(12, size=40))
+
+    def are_true(rows: Table) -> np.ndarray:
+        one = [rows.codes[:, at, None] == np.arange(CELLS) for at in (1, 2, 3)]
+        return np.concatenate([right_and_wrong(lambda held: held.codes[:, 0] == 1)(rows), *one], axis=1)
+
+    query, whole = Facts(are_true, weights), Table(codes.astype(CODES), units=units)
+    alone = [query.clipped_sum(Table(codes[at : at + 1].astype(CODES)), ONE).norm() for at in range(40)]
+    assert np.allclose(alone, 1)
+    sums = query.clipped_sum(whole, ONE)
+    moves = [(sums - query.clipped_sum(whole[np.flatnonzero(units != one)], ONE)).norm() for one in set(units)]
+    assert 0.9 < max(moves) <= 1 + 1e-9
+    # The judge has half of the squares, and columns share the other half.
+    assert weights == pytest.approx([0.5**0.5] * 2 + [(1 / 6) ** 0.5] * 12)
+
+
+def test_a_record_with_more_facts_than_weights_allow_counts_as_none() -> None:
+    records = Records(np.zeros((3, 1, 1, 1), np.uint8), np.array([0, 1, 1]))
+    query = Facts(lambda held: np.repeat(told(held)[:, None], 2, 1) | np.array([True, False]), [1.0, 1.0])
+    assert query.clipped_sum(records, ONE).tolist() == [1, 0]
+
+
+def test_cells_are_quarters_or_the_most_frequent_values() -> None:
+    codes = np.repeat(np.arange(8), [10, 10, 10, 10, 10, 10, 10, 30])
+    assert cells_of(codes, 9, in_order=8).tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 3]
+    assert cells_of(np.repeat(np.arange(5), [1, 9, 3, 7, 5]), 6, in_order=0).tolist() == [3, 0, 3, 1, 2, 3]
 
 
 def epsilon_by_hand(noises: list[float], delta: float) -> float:
@@ -142,15 +178,15 @@ def lower_bound(asked: Facts, without: Records, canary: Records, noise: float) -
 
 @pytest.mark.parametrize("of", ["score", "look"])
 def test_an_attacker_finds_no_more_than_epsilon(of: str) -> None:
-    """Of the score, and of a look at a record that has all facts. A query that reads each record twice is refuted."""
+    """Of the score, and of a look at a record that has all facts. A query that reads each record three times is refuted."""
     records = Records(np.zeros((20, 1, 1, 1), np.uint8), np.arange(20) % 2)
     canary, noise = records[1:2], 1.5
-    facts = Facts(lambda held: np.repeat(told(held)[:, None], 3, 1), most=3, dimension=3)
-    asked = facts if of == "look" else right_and_wrong(told)
+    facts = Facts(lambda held: np.repeat(told(held)[:, None], 3, 1), [1 / math.sqrt(3)] * 3)
+    asked = facts if of == "look" else Facts(right_and_wrong(told), score_weights("a judge"))
     claim = epsilon_by_hand([noise], 1e-4)
     assert 0.2 * claim < lower_bound(asked, records, canary, noise) < claim
-    twice = Facts(lambda held: 3 * facts.are_true(held), most=3, dimension=3)
-    assert lower_bound(twice, records, canary, noise) > claim
+    thrice = Facts(facts.are_true, facts.weights, lambda held: held[np.repeat(np.arange(len(held)), 3)])
+    assert lower_bound(thrice, records, canary, noise) > claim
 
 
 # ---------------------------------------------------------------------- a whole run
@@ -175,11 +211,13 @@ def test_the_certificate_has_the_answer_of_the_ledger(run: Path) -> None:
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     assert ledger.score is not None
     certificate = gossamer.Synthesizer.load(run).certificate
-    score, settings = certificate.figures["score"], json.loads((run / "config.json").read_text())["score"]
-    expected = noisy_share(*ledger.score, settings["noise_multiplier"])
-    assert (score["low"], score["accuracy"], score["high"]) == expected
-    assert score["high"] > 0.85
-    assert f"{100 * expected[1]:.1f} % of the private records right" in score["statement"]
+    found, settings = certificate.figures["score"], json.loads((run / "config.json").read_text())["score"]
+    (right, wrong), samples = ledger.score
+    assert samples == []
+    expected = noisy_share(right, wrong, settings["noise_multiplier"])
+    assert (found["low"], found["accuracy"], found["high"]) == expected
+    assert found["high"] > 0.85
+    assert f"{100 * expected[1]:.1f} % of the private records right" in found["statement"]
     assert "600 samples" in settings["judge"]
     assert certificate.figures["components"][-1]["purpose"] == "score"
     assert float(certificate.guarantee["epsilon"]) <= 10
@@ -201,7 +239,7 @@ def test_nobody_exchanges_the_figure(run: Path, tmp_path: Path) -> None:
     text = (tmp_path / "out/ledger.jsonl").read_text()
     line = text.splitlines()[-1]
     assert '"score"' in line
-    (tmp_path / "out/ledger.jsonl").write_text(text.replace(line, line.replace('"score": [', '"score": [9')))
+    (tmp_path / "out/ledger.jsonl").write_text(text.replace(line, line.replace('"answer": [', '"answer": [9')))
     verdict = gossamer.verify(tmp_path / "out")
     assert not verdict.ok
     assert any("the hash does not fit" in problem for problem in verdict.problems)
@@ -212,7 +250,7 @@ def test_another_judge_than_that_of_the_settings_is_refused(run: Path) -> None:
     settings["score"]["judge"] = "an oracle"
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     problems = _settings(settings, ledger, [])
-    assert any("'score'" in problem and "an oracle" in problem for problem in problems)
+    assert any("'score.judge'" in problem and "an oracle" in problem for problem in problems)
 
 
 def test_where_classes_are_nearly_as_likely_double_precision_decides() -> None:
@@ -245,7 +283,7 @@ def test_a_score_is_asked_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """A run that has its answer does not ask again, although its ledger might have a query left."""
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     with pytest.raises(ValueError, match="a second score"):
-        ledger._apply({"score": [1.0, 2.0]}, 99)
+        ledger._apply({"score": ANSWER}, 99)
     monkeypatch.setattr(PrivacyLedger, "remaining", lambda *_: 1)
     asks = RunPlan(jobs=[], score=Score(noise_multiplier=1.0, judge=""))
     opened = OpenRun(folder=None, job=None, asks=asks, ledger=ledger, rng=None)  # type: ignore[arg-type]  # none is reached
@@ -257,13 +295,13 @@ def test_a_ledger_has_no_score_before_a_query(tmp_path: Path) -> None:
     ledger = PrivacyLedger(budget=10.0, delta=1e-4)
     ledger.reserve([(GaussianDpEvent(1.0), 1)])
     with pytest.raises(ValueError, match="before any query"):
-        ledger.note_score(1.0, 2.0)
+        ledger.note_score([1.0, 2.0], [])
     ledger = PrivacyLedger(budget=10.0, delta=1e-4)
     ledger.reserve([(GaussianDpEvent(1.0), 1)])
     ledger.create(tmp_path / "ledger.jsonl")
     ledger.charge(GaussianDpEvent(1.0))
-    ledger._append([{"score": [1.0, 2.0]}, {"score": [1.0, 2.0]}][:1])
-    ledger._write([{"score": [1.0, 2.0]}])
+    ledger._append([{"score": ANSWER}])
+    ledger._write([{"score": ANSWER}])
     ledger.close()
     with pytest.raises(LedgerDamaged, match="line 5"):
         PrivacyLedger.load(tmp_path / "ledger.jsonl")
@@ -274,3 +312,42 @@ def test_a_run_with_a_score_is_replayed_without_it(run: Path) -> None:
     verdict = gossamer.verify(run, replay=True)
     assert verdict.problems == []
     assert any(note.startswith("Replayed: model.safetensors follows bit for bit.") for note in verdict.notes)
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def test_a_table_has_a_score_of_its_counts_and_quartiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with nearly no noise: the errors are those of the model."""
+    monkeypatch.setattr(tables, "JUDGED", 2_000)
+    columns = tuple(Column(name=name, kind="integer", bounds=(0, 5)) for name in "ab")
+    columns += (Column(name="c", kind="category", values=("x", "y")),)
+    card = TableCard(columns=columns, declared_size=400, label="c")
+    rows, few = toys.stripes(400, card=card), {"epsilon": 1e5, "delta": 1e-5, "score": 0.5}
+    run = gossamer.fit(
+        "marginals", data=gossamer.Source(rows, public_test_data=True), card=card, out=tmp_path / "run", **few,
+        rounds=1, iterations=10, process=gossamer.Process(sink=lambda _event: None),
+    )  # fmt: skip
+    figures, codes = run.certificate.figures["score"], run.sample(2_000, seed=0).codes
+    assert 0.85 < figures["accuracy"] < 1
+    of_c = [np.bincount(part[:, 2], minlength=2) / len(part) for part in (codes, rows.codes)]
+    assert figures["counts"]["error"] == pytest.approx(
+        np.sqrt(np.square(np.diff(of_c, axis=0)).sum() / CELLS), abs=2e-3
+    )
+    below = [
+        [(part[:, at] < cut).mean() for part in (codes, rows.codes)]
+        for at in (0, 1)
+        for cut in np.searchsorted(cells_of(codes[:, at], 6, in_order=6), [1, 2, 3])
+    ]
+    assert figures["quantiles"]["error"] == pytest.approx(np.sqrt(np.square(np.diff(below)).mean()), abs=2e-3)
+    assert gossamer.verify(run.path).ok
+    without = plan("marginals", replace(card, label=None), **few).asks.score
+    assert without is not None
+    assert (without.judge, without.categories, without.numbers) == ("", 1, 2)
+    assert np.square(score_weights("", 1, 2)).sum() == pytest.approx(CELLS)  # one cell of each column is true
+
+
+def test_a_score_of_another_length_than_the_settings_say_is_refused(run: Path) -> None:
+    ledger = PrivacyLedger.load(run / "ledger.jsonl")
+    with pytest.raises(LedgerDamaged, match="not as long"):
+        score(ledger, 1.0, "a judge", categories=1)

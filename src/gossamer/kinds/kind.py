@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -135,10 +135,8 @@ class Kind(ABC, Generic[R, K]):
     options: ClassVar[tuple[str, ...]]
     """The fields of `Measures` that are for this kind alone."""
     words: ClassVar[Words]
-    looks_for: ClassVar[tuple[str, ...]] = ()
-    """The facts that a look asks of records; empty: there is no look."""
-    words_shown: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """What a look may answer, the most general first, and which presets are for it, by what they say that records show."""
+    look: ClassVar[Any] = None
+    """What a look asks, and the rule for its answer: a module such as `picture_facts`. None: there is no look."""
     counts_units: ClassVar[bool] = False
     """Whether `evaluate` takes units, and counts each of them once."""
 
@@ -220,30 +218,23 @@ class Kind(ABC, Generic[R, K]):
         about = [self.identify(each).fingerprint for each in (real, tests)] if asked.cache is not None else []
         return Baselines(asked.cache, " ".join([*about, str(asked.seed)]))
 
-    # ------------------------------------------------------------------ look and score
+    # ------------------------------------------------------------------ score
 
-    def facts(self, card: K) -> Callable[[R], Array]:
-        """A function of records: which of `looks_for` are true of each, bool [n, facts].
-
-        What it says of a record follows from this record and the card alone.
-        """
-        raise NotImplementedError
-
-    def shown(self, shares: Sequence[float]) -> str:
-        """What records show, one of `words_shown`. shares: about how many have each of `looks_for`; noise is in them."""
-        raise NotImplementedError
-
-    def judge(self, job: Job[BaseConfig, State]) -> str:
-        """What learns from samples of a job to say the labels of records, in words; empty: nothing can. Reads no record."""
-        return ""
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
+        """What a score measures of a job, as entries of `Score`; a judge says labels. Empty: nothing. Reads no record."""
+        return {}
 
     def judged(self, card: K, records: R) -> Any:
-        """The records whose labels the judge says, with units as they are in `records`."""
+        """The records that are scored, with units as they are in `records`."""
         return records
 
     @abstractmethod
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Any], Array]:
-        """Train the judge on samples. Returns a function of `judged`: whether the judge says the label of each, bool [n]."""
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Any], Array], Array]:
+        """Draw samples and train the judge.
+
+        Returns a function of `judged`, which of the facts of `scored` are true of each, bool [n, facts]; and the share of
+        samples in each cell of its columns.
+        """
 
     # ------------------------------------------------------------------ attack
 

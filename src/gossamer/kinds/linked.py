@@ -25,7 +25,8 @@ from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
-from gossamer.kinds.tables import JUDGED, TABLES, can_judge, judge_of
+from gossamer.kinds.score import right_and_wrong
+from gossamer.kinds.tables import JUDGE, JUDGED, TABLES, can_judge, judge_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
@@ -113,20 +114,21 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         every: Any = read | shared
         return linked.Inputs(card=card, parts=parts, links=links, remarks=notes, **every)
 
-    def judge(self, job: Job[BaseConfig, State]) -> str:
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
         """As of a table, for the first table with such a label."""
         at = _with_label(job.card)
-        return f"gradient boosting trained on {JUDGED:,} samples of table {job.card.names[at]}" if at >= 0 else ""
+        return {"judge": f"{JUDGE} of table {job.card.names[at]}"} if at >= 0 else {}
 
     def judged(self, card: LinkedCard, records: LinkedRecords) -> Table:
         """The rows of that table."""
         return records.parts[_with_label(card)]
 
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Table], Array]:
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
         """A row counts with the columns of its part."""
         card = synthesizer.card
         drawn = read_linked(Source(self.drawn(synthesizer, UNITS, seed=0).columns()), card, called="samples")
-        return judge_of(self.judged(card, drawn).codes[:JUDGED], card.parts[_with_label(card)].card)
+        judge = judge_of(self.judged(card, drawn).codes[:JUDGED], card.parts[_with_label(card)].card)
+        return right_and_wrong(judge), np.empty(0)
 
     # ------------------------------------------------------------------ attack
 

@@ -3,7 +3,7 @@
 import base64
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -33,6 +33,7 @@ from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import Comparison, Kind, Named, Target, Words, left_after
+from gossamer.kinds.score import right_and_wrong
 from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
@@ -47,8 +48,6 @@ SOFT_LABELS = "probabilities"
 JUDGED, _TIMES = 6_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
 JUDGE = classify.Protocol(epochs=4)
-_MOSTLY, _LIKE_DRAWN = 0.7, 0.55
-"""The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 _SHOWN_CLASSES = 12
@@ -62,9 +61,7 @@ class Pictures(Kind[Records, DataCard]):
 
     name = "pictures"
     in_words = "pictures"
-    looks_for = picture_facts.FACTS
-    words_shown: ClassVar = {word: (word,) for word in ("anything", "things on black", "shapes")}
-    words_shown["digits"] = "digits", "shapes"
+    look: ClassVar[Any] = picture_facts
     metrics = registry.METRICS
     options = ("protocol", "inception")
     words = Words(
@@ -180,38 +177,28 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         start = dataclasses.replace(asked.synthesizer, net=net).with_weights(asked.warm)
         return self.drawn(start, asked.count, asked.seed, sink=sink)
 
-    # ------------------------------------------------------------------ look and score
+    # ------------------------------------------------------------------ score
 
-    def facts(self, card: DataCard) -> Callable[[Records], Array]:
-        """See `picture_facts`."""
-        return picture_facts.facts(card)
-
-    def shown(self, shares: Sequence[float]) -> str:
-        """By the shares of pictures that are drawn, shapes, and on a dark ground."""
-        drawn, shape, dark = shares
-        if shape > _MOSTLY:
-            return "digits" if drawn > _LIKE_DRAWN else "shapes"
-        return "things on black" if dark > _MOSTLY else "anything"
-
-    def judge(self, job: Job[BaseConfig, State]) -> str:
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
         """The classifier of the release, or a small CNN."""
         net: Any = job.generator()
         if classifier_of(net):
-            return "the released classifier"
+            return {"judge": "the released classifier"}
         sides = job.card.shape[1:]
         able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= classify.SMALLEST
-        return f"a {classify.TITLE} trained on {_judged(job):,} samples" if able else ""
+        return {"judge": f"a {classify.TITLE} trained on {_judged(job):,} samples"} if able else {}
 
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Records], Array], Array]:
         """What is said of a picture does not depend on the others beside it."""
         if (chances := synthesizer.classifier) is not None:
-            return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
+            own = right_and_wrong(lambda held: chances(held.tensors()[0]).argmax(1).numpy() == held.labels)
+            return own, np.empty(0)
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
         sink(progress("training of the judge", 0, 1))
         trained = classify.train(samples.images, samples.labels, classes=synthesizer.classes, protocol=JUDGE, seed=0)
-        return lambda records: (
-            classify.predict_alone(trained.net, self.array(records, synthesizer.card)) == records.labels
-        )
+        return right_and_wrong(
+            lambda held: classify.predict_alone(trained.net, self.array(held, synthesizer.card)) == held.labels
+        ), np.empty(0)
 
     # ------------------------------------------------------------------ attack
 

@@ -34,6 +34,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words, left_after
+from gossamer.kinds.score import cells_of, right_and_wrong
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.marginals.nets import MarkovField
@@ -41,6 +42,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics.tables import boosting, registry
 from gossamer.metrics.tables.rows import Rows
 from gossamer.metrics.tables.subgroups import chosen_columns
+from gossamer.privacy.certificate.figures import CELLS
 
 ISOLATED = "the most isolated tenth"
 _OF_ISOLATED = "The same attack on the tenth of the records that are least like other records."
@@ -51,6 +53,7 @@ _GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
 """Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
 JUDGED = 20_000
 """Rows from which the judge of a score learns. It takes seconds."""
+JUDGE = f"gradient boosting trained on {JUDGED:,} samples"
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -175,13 +178,26 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
     # ------------------------------------------------------------------ score
 
-    def judge(self, job: Job[BaseConfig, State]) -> str:
-        """Gradient boosting, for a label of a few values."""
-        return f"gradient boosting trained on {JUDGED:,} samples" if can_judge(job.card) else ""
+    def scored(self, job: Job[BaseConfig, State]) -> dict[str, Any]:
+        """Counts and quartiles of the columns, and gradient boosting, for a label of a few values."""
+        numbers = sum(column.in_order > 0 for column in job.card.columns)
+        judge = JUDGE if can_judge(job.card) else ""
+        return {"judge": judge, "categories": len(job.card.columns) - numbers, "numbers": numbers}
 
-    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Table], Array]:
-        """By codes, so that the values of a bin need not be read again."""
-        return judge_of(self.drawn(synthesizer, JUDGED, seed=0).codes, synthesizer.card)
+    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
+        """By codes, so that the values of a bin need not be read again. Categories come before numbers."""
+        card = synthesizer.card
+        codes = self.drawn(synthesizer, JUDGED, seed=0).codes
+        judge = [right_and_wrong(judge_of(codes, card))] if can_judge(card) else []
+        order = sorted(range(len(card.columns)), key=lambda at: card.columns[at].in_order > 0)
+        cells = {at: cells_of(codes[:, at], card.columns[at].size, card.columns[at].in_order) for at in order}
+
+        def in_cells(rows: Table) -> Array:
+            each = [cells[at][rows.codes[:, at]][:, None] == np.arange(CELLS) for at in order]
+            return np.concatenate(each, axis=1)
+
+        drawn = in_cells(Table(codes)).mean(0)
+        return lambda rows: np.concatenate([of(rows) for of in (*judge, in_cells)], axis=1), drawn
 
     # ------------------------------------------------------------------ attack
 

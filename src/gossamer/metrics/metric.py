@@ -27,13 +27,16 @@ class Figure:
         name: its key. That of a family has a place for the name of a member: "{}".
         sentence: what it means for a data owner who is no statistician, with places for the value and its range.
         share: whether it is a share, shown in per cent.
-        bar: its label where it is drawn as a bar; empty: it is not.
+        bar: its label where it is drawn as a bar, as shares alone are; empty: it is not.
     """
 
     name: str
     sentence: str = ""
     share: bool = False
     bar: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", self.share or bool(self.bar))
 
     def of(self, member: object) -> str:
         """The name of the figure of a member of this family."""

@@ -122,32 +122,27 @@ ACCURACY = Figure(
     "accuracy",
     "A classifier trained only on these synthetic records gets {value} of real test records right ({range}). That does "
     "not measure realism (letters can teach digits): read it beside the distances and beside the public records.",
-    share=True,
     bar="the synthetic records",
 )
 RELEASED = Figure(
     "accuracy of the released classifier",
     "The classifier in the release itself gets {value} of real test records right ({range}).",
-    share=True,
     bar="the released classifier",
 )
 BASELINE = Figure(
     "accuracy" + OF_BASELINE,
     "The same classifier trained on the real records gets {value} right ({range}).",
-    share=True,
     bar="the real records",
 )
 WARM_ALONE = Figure(
     "accuracy of the public warm start alone",
     "Trained on samples of the public warm start alone, before any record was read, it gets {value} ({range}).",
-    share=True,
     bar="the public start alone",
 )
 PUBLIC_ITSELF = Figure(
     "accuracy of the public records themselves",
     "Trained on the public records themselves, which cost no privacy (epsilon 0), it gets {value} ({range}). What "
     "a release is worth begins above that.",
-    share=True,
     bar="the public records",
 )
 

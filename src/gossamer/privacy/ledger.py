@@ -11,7 +11,7 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
     {"charge": 0, "hash": "..."}
     {"site": {"name": "hospital-a", "answers": 7, "lines": 24, "last_hash": "..."}, "hash": "..."}
     {"look": {"answer": [2180.4, 12.7], "choice": 1}, "hash": "..."}
-    {"score": [3584.21, 417.9], "hash": "..."}
+    {"score": {"answer": [3584.21, 417.9], "samples": []}, "hash": "..."}
 
 A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
@@ -19,7 +19,7 @@ the first of a block is used. So after a crash the file may hold more charges th
 line pins the settings of the run. It also names the version of the noise (`noise.py`), which is one for the whole run. A run
 on a GPU says so before its first charge, and what checks the GPU passed (`device_check.py`). The look is the noisy
 answer to the first query of a run, and which of its jobs follows from it. The score is the answer to the last one, from which
-the certificate has its accuracy.
+the certificate has its accuracy; of a table, with the shares of samples in the cells that are counted.
 
 The file has over 400 lines, because writing and reading a line must agree.
 """
@@ -89,8 +89,8 @@ class PrivacyLedger:
     """At the centre of a federation of few: the ledger of each site, by its lines and last hash, and its answers that count."""
     look: tuple[list[float], int] | None = field(default=None, init=False)
     """The noisy answer that chose a job, and the place of the job; see `kinds/run_plan.py`. None: as `score`."""
-    score: tuple[float, float] | None = field(default=None, init=False)
-    """Noisy numbers of right and of wrong answers; see `kinds/score.py`. None: the run has none, or not yet."""
+    score: tuple[list[float], list[float]] | None = field(default=None, init=False)
+    """The noisy sums of `kinds/score.py`, and the shares of samples. None: the run has none, or not yet."""
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
@@ -198,9 +198,9 @@ class PrivacyLedger:
         """The place of the job that is trained. The first one, where a crash lost the answer of a look."""
         return 0 if self.look is None else self.look[1]
 
-    def note_score(self, right: float, wrong: float) -> None:
-        """Record the noisy answer that scores the run, once."""
-        self._append([{"score": [right, wrong]}])
+    def note_score(self, answer: Sequence[float], samples: Sequence[float]) -> None:
+        """Record the noisy answer that scores the run, and the shares of samples beside it, once."""
+        self._append([{"score": {"answer": list(answer), "samples": list(samples)}}])
 
     @property
     def plan(self) -> list[tuple[DpEvent, int]]:
@@ -463,8 +463,8 @@ class PrivacyLedger:
         elif "score" in body:
             if self.score is not None or not any(self._charged):
                 raise ValueError("a second score, or one before any query")
-            right, wrong = map(float, body["score"])
-            self.score = right, wrong
+            answer, samples = body["score"]["answer"], body["score"]["samples"]
+            self.score = [*map(float, answer)], [*map(float, samples)]
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif line > 1:

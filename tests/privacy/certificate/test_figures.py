@@ -13,7 +13,7 @@ from gossamer.errors import LedgerDamaged
 from gossamer.intervals import proportion
 from gossamer.privacy.accounting import accountants, cost
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian, without_privacy
-from gossamer.privacy.certificate.figures import figures, noisy_share, purposes, smaller
+from gossamer.privacy.certificate.figures import CELLS, figures, noisy_distance, noisy_share, purposes, smaller
 from gossamer.privacy.guarantee import REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
 
@@ -190,3 +190,24 @@ def test_noisy_counts_beyond_the_scale_stay_on_it() -> None:
     found = noisy_share(1010.0, -10.0, 5.0)
     assert found[1] == found[2] == 1
     assert 0.98 < found[0] < 1
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "off", "noise"), [(12, 0.0, 80.0), (12, 0.02, 80.0), (2, 0.05, 40.0), (3, 0.0, 40.0)]
+)
+def test_intervals_of_errors_cover_noise(columns: int, off: float, noise: float, below: bool) -> None:
+    """4,000 records, of which samples have a share of `off` too many in one cell of each column, and too few in the next."""
+    draw, shares = np.random.default_rng(0), np.tile([0.1, 0.2, 0.3, 0.4], (columns, 1))
+    counts, samples = 4_000 * shares, shares + np.array([off, -off, 0, 0])
+    true, totals = (off / 3**0.5, np.tri(CELLS)[:-1]) if below else (off / 2**0.5, np.eye(CELLS))
+    noisy = counts + draw.normal(scale=noise, size=(1_000, columns, CELLS))
+    found = np.array([noisy_distance(each, samples, noise, totals) for each in noisy])
+    covered = np.mean((found[:, 0] <= true) & (true <= found[:, 2]))
+    assert (
+        0.93 < covered < (1.01 if below else 0.99)
+    )  # sums of cells have unlike variances: the bound takes the largest
+    assert np.all((found[:, 0] <= found[:, 1]) & (found[:, 1] <= found[:, 2]))
+    exact = noisy_distance(counts, samples, 0.0, totals)
+    assert exact == pytest.approx((true, true, true))
+    assert noisy_distance(noisy[0] / 100, samples, noise, totals) == (0, 0.5, 1)

@@ -668,7 +668,8 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
             )
             monkeypatch.setattr("gossamer.run.evaluation.attack.kind_of", lambda _card: kind)
             monkeypatch.setattr("gossamer.run.evaluation.attack._told_apart", lambda *_given, **_named: (Records(), ""))
-            monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
+            monkeypatch.setattr("gossamer.run.evaluation.attack._drawn", lambda *_given: {})
+            monkeypatch.setattr("gossamer.run.evaluation.attack.Target", lambda **_given: Target())
             attack(place.run, members=data, nonmembers=data)
         else:
             monkeypatch.setattr("gossamer.run.auditing.audit.audit", replace)

@@ -14,6 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.pixels.to_uint8 import MADE_GREY
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
+from gossamer.kinds.kind import Target
 from gossamer.kinds.pictures import PICTURES, on_discriminators
 from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
@@ -244,9 +245,8 @@ def test_the_sets_are_apart(gossamer: Run, run: Path, data: Path, strangers: Pat
     inside, outside = (
         Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), np.zeros(n, int)) for n in (90, 101)
     )
-    synthesizer = Synthesizer.load(run)
-    target = attacking._target(synthesizer, synthesizer.sample(100), inside, outside, None, 30, seed=3)
-    sets = [{image.tobytes() for image in part.images} for part in (target.members, target.nonmembers, target.held_out)]
+    drawn = attacking._drawn(inside, outside, 30, seed=3)
+    sets = [{image.tobytes() for image in drawn[name].images} for name in ("members", "nonmembers", "held_out")]
     assert [len(each) for each in sets] == [30, 30, 51]
     assert not sets[1] & sets[2]
     assert sets[0] <= {image.tobytes() for image in inside.images}
@@ -282,9 +282,10 @@ def test_a_discriminator_that_knows_the_members_is_caught(
 
     monkeypatch.setattr(dpgan.State, "scores", scores)
     synthesizer = Synthesizer.load(run)
-    target = attacking._target(
-        synthesizer, synthesizer.sample(100), inside, outside, synthesizer.job.begin(Rng(0)), 500, seed=3
-    )
+    target = Target(
+        samples=synthesizer.sample(100), training=synthesizer.job.begin(Rng(0)), synthesizer=synthesizer, seed=3,
+        **attacking._drawn(inside, outside, 500, seed=3),
+    )  # fmt: skip
     found = [each.to_json() for each in on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
@@ -350,10 +351,9 @@ def test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides(made: Pat
         images[:, 0, 0, 0] = first + units
         return Records(images, np.zeros(count, np.int64), units, np.array([str(each) for each in range(count // 4)]))
 
-    synthesizer = Synthesizer.load(made)
-    target = attacking._target(synthesizer, None, people(160, 0), people(320, 100), None, 2_000, seed=0)
+    drawn = attacking._drawn(people(160, 0), people(320, 100), 2_000, seed=0)
     members, nonmembers, held_out = (
-        each.images[:, 0, 0, 0].tolist() for each in (target.members, target.nonmembers, target.held_out)
+        drawn[name].images[:, 0, 0, 0].tolist() for name in ("members", "nonmembers", "held_out")
     )
     assert len(members) == len(set(members)) == len(nonmembers) == len(set(nonmembers)) == 40
     assert not set(nonmembers) & set(held_out)

@@ -68,7 +68,7 @@ def test_each_row_holds_the_figures_of_its_own_run_by_rising_epsilon(entries: An
         ["run1", "dpgan", "3.000", "1.25e-06"],
         ["run0", "dpgan", "infinity", "1.25e-06"],
     ]
-    assert [row[4] for row in rows] == ["12.0 % (10.0 % to 15.0 %)", "-", "12.0 % (10.0 % to 15.0 %)"]
+    assert [row[4] for row in rows] == ["12.04% (10.00% to 15.00%)", "-", "12.04% (10.00% to 15.00%)"]
     assert {row[5] for row in rows} == {"1.235 (1 to 1.5)"}
     assert len({line.index(rows[0][4][:4]) for line in aligned([head, rows[0], rows[2]])[1:]}) == 1
 

@@ -4,7 +4,7 @@ Each fact is true or false of one picture, and is computed with whole numbers or
 beside it changes nothing, not even by rounding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,10 @@ from gossamer.nets.latent import Latent
 
 FACTS = ("drawn", "shape", "dark")
 """A classifier of drawings says its class. Its ground is large, and its ink has few shades. Its ground is dark."""
+WORDS = {word: (word,) for word in ("anything", "things on black", "shapes")} | {"digits": ("digits", "shapes")}
+"""What a look may answer, the most general first, and which presets are for it, by what they say that records show."""
+_MOSTLY, _LIKE_DRAWN = 0.7, 0.55
+"""The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 _DIGITS = 10
 _DRAWN, _AXES, _RIDGE = 2_000, 64, 0.1
 """Drawings that the classifier learns from, cosine waves, and what is added to their variances, in units of the mean one."""
@@ -40,6 +44,14 @@ def facts(card: DataCard) -> Callable[[Records], np.ndarray]:
         return np.column_stack([drawn, shape])
 
     return of
+
+
+def shown(shares: Sequence[float]) -> str:
+    """What records show, one of `WORDS`. shares: about how many have each of `FACTS`; noise is in them."""
+    drawn, shape, dark = shares
+    if shape > _MOSTLY:
+        return "digits" if drawn > _LIKE_DRAWN else "shapes"
+    return "things on black" if dark > _MOSTLY else "anything"
 
 
 def _looks(image: np.ndarray) -> tuple[bool, bool]:
@@ -72,7 +84,6 @@ def _classifier(card: DataCard) -> Callable[[Records], np.ndarray]:
 
     def said(records: Records) -> np.ndarray:
         pictures = (records[at : at + 1].tensors("cpu")[0] for at in range(len(records)))
-        found = [int((latent.wide_code(picture) @ weights - offsets).argmax()) for picture in pictures]
-        return np.array(found, np.int64)
+        return np.array([int((latent.wide_code(each) @ weights - offsets).argmax()) for each in pictures])
 
     return said

@@ -17,7 +17,7 @@ POSE = 5
 """Numbers of a pose: centre across and down, logarithms of the spreads across and down, slant."""
 _SPREADS = (0.3, 0.4)
 """Spreads across and down of an aligned shape, in half sides of the picture."""
-_FARTHEST = (0.5, 0.5, math.log(1.5), math.log(1.5), 1.0)
+_FARTHEST = (0.6, 0.6, math.log(3), math.log(3), 1.0)
 """How far each number of a pose may be from that of an aligned shape."""
 _POSE, _GROUND = 0.36, 0.3
 """How much a pose and a ground count in a code, for each square root of an axis."""
@@ -25,6 +25,8 @@ _PLAIN = 0.1
 """A sample whose ground is so near to black or white has that ground."""
 _ONE_SHADE = 0.25
 """The largest standard deviation of a ground that noise may have made of a plain one."""
+_BOTH, _FAR = 0.36, 100.0
+"""The least variance of grounds that are black or white, as a share of the largest, and by how much they are drawn apart."""
 _LEAST = 1e-3
 """Added to variances: a thin line has a spread, too."""
 
@@ -73,7 +75,8 @@ class AlignedLatent(Latent):
         pose = codes[:, waves : waves + POSE] / self._weight(_POSE)
         farthest = pose.new_tensor(_FARTHEST)
         shapes = _warped(super().decode(codes[:, :waves]), _to_picture(pose.clamp(-farthest, farthest)))
-        return shapes + self.ground(codes)
+        ground = self.ground(codes)
+        return ground + (1 - 2 * (ground > 0.5)) * shapes
 
     def ground(self, codes: Tensor) -> Tensor:
         """Of decoded codes, [n, C, 1, 1] in [0, 1]."""
@@ -90,7 +93,8 @@ class AlignedLatent(Latent):
     def make_plain(self, means: Tensor, roots: Tensor) -> None:
         """Give cells a black or white ground where theirs differs from it by little, or by less than it spreads. In place.
 
-        Noise would give a few samples a grey box. means: [c, d]; roots of their covariances: [c, d, d].
+        Noise would give a few samples a grey box. Where the ground spreads nearly as far as black and white do, samples have
+        both and no grey: their codes go far beyond. means: [c, d]; roots of their covariances: [c, d, d].
         """
         own, weight = slice(self.basis.shape[1] + POSE, None), self._weight(_GROUND)
         ground, spread = means[:, own] / weight + 0.5, roots[:, own].norm(dim=2) / weight
@@ -98,6 +102,9 @@ class AlignedLatent(Latent):
         plain = ((ground - end).abs() < spread.clamp(min=_PLAIN)) & (spread < _ONE_SHADE)
         means[:, own] = torch.where(plain, (end - 0.5) * weight, means[:, own])
         roots[:, own] = torch.where(plain[:, :, None], 0.0, roots[:, own])
+        both = ~plain & (spread.square() > _BOTH * ground * (1 - ground))
+        means[:, own] = torch.where(both, _FAR * means[:, own], means[:, own])
+        roots[:, own] = torch.where(both[:, :, None], _FAR * roots[:, own], roots[:, own])
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
@@ -109,7 +116,8 @@ class AlignedLatent(Latent):
         ground = image.flatten(2).index_select(2, self.edge).median(2).values
         apart = image - ground[:, :, None, None]
         pose = image.new_tensor([_pose((apart.abs().mean(1).flatten() @ self.monomials.to(image)).tolist())])
-        return _warped(apart, _to_frame(pose)), pose, ground
+        brighter = 1 - 2 * (ground > 0.5)[:, :, None, None]  # black on white has the shape of white on black
+        return _warped(apart * brighter, _to_frame(pose)), pose, ground
 
     def _weight(self, weight: float) -> float:
         return weight * math.sqrt(self.basis.shape[1])

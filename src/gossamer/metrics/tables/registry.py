@@ -181,10 +181,12 @@ _SETS = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 _FLOOR = "Its floor, what real test rows have: {value} ({range})."
 
 
-def _pair(name: str, sentence: str, baseline: str = "", *, share: bool = False) -> tuple[Figure, Figure]:
-    """A figure and its baseline on real rows. share: whether both are shares."""
+def _pair(
+    name: str, sentence: str, baseline: str = "", *, share: bool = False, bars: Sequence[str] = ("", "")
+) -> tuple[Figure, Figure]:
+    """A figure and its baseline on real rows. share: whether both are shares. bars: as of `Figure`."""
     baseline = baseline or "Trained on the real training rows: {value} ({range})."
-    return Figure(name, sentence, share=share), Figure(of_baseline(name), baseline, share=share)
+    return Figure(name, sentence, share, bars[0]), Figure(of_baseline(name), baseline, share, bars[1])
 
 
 def _variation(order: int) -> tuple[Figure, Figure]:
@@ -277,18 +279,12 @@ def ranges(inputs: Inputs) -> Figures:
 # ---------------------------------------------------------------------- accuracy
 
 _LEARNT = (
-    Figure(
+    *_pair(
         "accuracy",
         "A classifier (gradient boosting) trained only on these synthetic rows gets the label of {value} of real test rows "
         "right ({range}).",
-        share=True,
-        bar="the synthetic rows",
-    ),
-    Figure(
-        of_baseline("accuracy"),
         "The same model trained on the real training rows gets {value} right ({range}).",
-        share=True,
-        bar="the real rows",
+        bars=("the synthetic rows", "the real rows"),
     ),
     *_pair(
         "AUC",

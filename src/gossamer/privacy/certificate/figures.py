@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import LedgerDamaged
@@ -16,6 +17,8 @@ from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten,
 from gossamer.privacy.guarantee import Plan, as_json
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
 
+CELLS = 4
+"""Of each column that a score compares."""
 SMALLER = (0, 2, 4)
 """Digits by which delta shrinks: a certificate has epsilon at delta, delta / 100 and delta / 10,000."""
 ORDERS = (
@@ -43,31 +46,93 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "rdp": renyi_curve(ledger),
         "components": components(ledger, settings),
         **({} if ledger.look is None else {"look": look(settings, ledger.choice)}),
-        **({} if ledger.score is None else {"score": score(ledger.score, settings["score"])}),
+        **({} if ledger.score is None else {"score": score(ledger, **settings["score"])}),
     }
 
 
 def look(settings: dict[str, Any], choice: int) -> dict[str, Any]:
     """Which method a noisy answer chose, and for what it is."""
     shows = str(settings["look"]["shows"][choice])
-    said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers the look."
+    said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers it."
     return {"shows": shows, "statement": said}
 
 
-def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:
-    """How many records a model gets right that learnt from samples alone, from the noisy answer in the ledger.
+def score_weights(judge: str, categories: int = 0, numbers: int = 0) -> list[float]:
+    """How much each sum of a score counts: two of a judge, then `CELLS` of each column. Half of the squares are the judge's.
 
-    asked: what the settings say of the score.
+    One of the two is true of a record, and one cell of each column, so that squares for a record add up to 1.
     """
-    judge, ends = str(asked["judge"]), noisy_share(*answer, float(asked["noise_multiplier"]))
-    low, value, high = (f"{100 * share:.1f}" for share in ends)
-    said = (
-        f"{judge[:1].upper()}{judge[1:]} gets {value} % of the private records right. The 95 % interval, {low} to {high} %, "
-        "covers noise and sampling. The run learnt from these records: on new ones it may be lower. Epsilon covers this query."
-    )
-    if ends[2] - ends[0] == 1:
-        said = "The score of this run is unknown: noise covers the number of records."
-    return {"accuracy": ends[1], "low": ends[0], "high": ends[2], "statement": said}
+    columns = categories + numbers
+    of_judge = (0.5 if columns else 1.0) if judge else 0.0
+    return [math.sqrt(of_judge)] * (2 if judge else 0) + [math.sqrt((1 - of_judge) / max(1, columns))] * CELLS * columns
+
+
+def score(ledger: PrivacyLedger, noise_multiplier: float, judge: str, **columns: int) -> dict[str, Any]:
+    """What samples are good for, from the noisy answer in the ledger: the accuracy of a judge, and errors of counts.
+
+    Args:
+        ledger: has a score.
+        noise_multiplier: of the query.
+        judge: what learnt from samples alone, in words; empty: nothing.
+        columns: how many of each sort, see `kinds.score.Score`.
+
+    Raises:
+        LedgerDamaged: if the answer is not as long as the settings say.
+    """
+    weights, (answer, samples) = score_weights(judge, **columns), ledger.score or ([], [])
+    found, said, after = dict[str, Any](), list[str](), 2 if judge else 0
+    if (len(answer), len(samples)) != (len(weights), len(weights) - after):
+        raise LedgerDamaged("the score is not as long as config.json says")
+    sums, noise = np.divide(answer, weights).tolist(), noise_multiplier / weights[-1]
+    if judge:
+        low, value, high = noisy_share(sums[0], sums[1], noise_multiplier / weights[0])
+        found |= {"accuracy": value, "low": low, "high": high}
+        said.append(
+            "The accuracy is unknown: noise covers the counts."
+            if high - low == 1
+            else f"{judge[:1].upper()}{judge[1:]} gets {100 * value:.1f} % of the private records right. The 95 % interval, "
+            f"{100 * low:.1f} to {100 * high:.1f} %, covers noise and sampling. The run learnt from these records: on new ones "
+            "it may be lower."
+        )
+    cells, shares = (np.reshape(part, (-1, CELLS)) for part in (sums[after:], samples))
+    first = columns.get("categories", 0)
+    for name, words, which, totals in (
+        ("counts", "frequent values", slice(first), np.eye(CELLS)),
+        ("quantiles", "numbers below quartiles", slice(first, None), np.tri(CELLS)[:-1]),
+    ):
+        if len(cells[which]):
+            low, value, high = noisy_distance(cells[which], shares[which], noise, totals)
+            found[name] = {"error": value, "low": low, "high": high}
+            said.append(
+                f"Shares of {words} in samples are off by {100 * value:.2f} points (root mean square; 95 % interval "
+                f"{100 * low:.2f} to {100 * high:.2f})."
+            )
+    return {**found, "statement": " ".join([*said, "Epsilon covers this query."])}
+
+
+def noisy_distance(
+    counts: np.ndarray, shares: np.ndarray, noise: float, totals: np.ndarray
+) -> tuple[float, float, float]:
+    """The root mean square of differences of shares, between the ends of a 95 % interval that covers noise.
+
+    A sum of squares with Gaussian noise has the mean T + D and at most the variance 2 Q + 4 L D. D is its value without noise,
+    T and Q the traces of the covariance and of its square, and L its largest eigenvalue. The ends solve for D.
+
+    Args:
+        counts: noisy, [columns, cells]: each row has all records.
+        shares: of samples, [columns, cells].
+        noise: standard deviation of the noise on each count.
+        totals: the sums of cells that are compared, [sums, cells].
+    """
+    n, many, z = counts.sum() / len(counts), len(counts) * len(totals), 1.959963984540054
+    if n < 4 * noise:
+        return 0.0, 0.5, 1.0
+    values = np.linalg.eigvalsh((noise / n) ** 2 * totals @ totals.T)
+    beyond = float(np.square((counts / n - shares) @ totals.T).sum() - len(counts) * values.sum())
+    middle, square = beyond + 2 * z**2 * values[-1], beyond**2 - 2 * z**2 * len(counts) * np.square(values).sum()
+    spread = math.sqrt(max(0.0, middle**2 - square))
+    low, value, high = (math.sqrt(max(0.0, end) / many) for end in (middle - spread, beyond, middle + spread))
+    return min(low, value), value, min(1.0, max(high, value))
 
 
 def noisy_share(successes: float, failures: float, noise: float) -> tuple[float, float, float]:

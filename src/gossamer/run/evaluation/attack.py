@@ -115,7 +115,8 @@ def attack(
             events(note(text, about="data"))
         training, reason = _private_state(folder, synthesizer, kind)
         samples = kind.drawn(synthesizer, count, seed, sink=events)
-        target = _target(synthesizer, samples, inside, outside, training, limit, seed)
+        sets = _drawn(inside, outside, limit, seed)
+        target = Target(samples=samples, training=training, synthesizer=synthesizer, seed=seed, **sets)
         on += (
             f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
             f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
@@ -175,7 +176,7 @@ def _told_apart(
         of = f", counted by {card.unit if card.unit != 'record' else 'unit'}," if with_units else ""
         raise DataError(
             f"{members:,} members and {nonmembers:,} non-members{of} are too few: attacks need at least {FEWEST} members "
-            f"and {2 * FEWEST} non-members, half of them to be held out."
+            f"and {2 * FEWEST} non-members, half of them held out."
         )
     return outside, f"{on} {copies}".strip()
 
@@ -204,15 +205,7 @@ def _private_state(
     return training, ""
 
 
-def _target(
-    synthesizer: Synthesizer,
-    samples: Any,
-    inside: Any,
-    outside: Any,
-    training: Training[BaseConfig, State] | None,
-    limit: int,
-    seed: int,
-) -> Target:
+def _drawn(inside: Any, outside: Any, limit: int, seed: int) -> dict[str, Any]:
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
     rng, units = np.random.default_rng(seed), _units(outside)
     order = rng.permutation(len(outside))
@@ -221,15 +214,8 @@ def _target(
     takes_part = _first_per_unit(_units(inside), rng.permutation(len(inside)))
     m = min(len(takes_part), half, limit)
     of_others = order[np.isin(units[order], units[first[half:]])]
-    return Target(
-        samples=samples,
-        members=inside[takes_part[:m]],
-        nonmembers=outside[first[:m]],
-        held_out=outside[of_others[:HELD_OUT]],
-        training=training,
-        synthesizer=synthesizer,
-        seed=seed,
-    )
+    held_out = outside[of_others[:HELD_OUT]]
+    return {"members": inside[takes_part[:m]], "nonmembers": outside[first[:m]], "held_out": held_out}
 
 
 def _first_per_unit(units: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -12,8 +12,9 @@ from gossamer.metrics import registry
 from gossamer.metrics.metric import of_baseline
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.evaluation.evaluate import in_units
 from gossamer.run.report import plots
-from gossamer.run.report.wording import percent
+from gossamer.run.report.wording import NONE
 from gossamer.run.storage.run_folder import METRICS, RunFolder
 
 
@@ -50,28 +51,18 @@ def chosen_metric(entries: Sequence[dict[str, Any]], name: str) -> str:
 
 def table(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[list[str]]:
     """Head and rows: run, method, epsilon, delta, and the figures with their intervals."""
-    head = ["run", "method", "epsilon", "delta", *metrics]
-    rows = [
-        [
-            entry["run"],
-            entry["method"],
-            rounded_up(float(entry["epsilon"])),
-            in_full(float(entry["delta"])),
-            *(_figure(entry, name) for name in metrics),
-        ]
-        for entry in sorted(entries, key=lambda entry: float(entry["epsilon"]))
-    ]
-    return [head, *rows]
+    rows = [["run", "method", "epsilon", "delta", *metrics]]
+    for entry in sorted(entries, key=lambda entry: float(entry["epsilon"])):
+        figures = [in_units(entry["metrics"][name]).strip() if name in entry["metrics"] else NONE for name in metrics]
+        budget = rounded_up(float(entry["epsilon"])), in_full(float(entry["delta"]))
+        rows.append([entry["run"], entry["method"], *budget, *figures])
+    return rows
 
 
 def unlike(entries: Sequence[dict[str, Any]], metrics: Sequence[str]) -> list[str]:
     """The figures that were not computed alike in all runs: on other numbers of records, or by another protocol."""
-
-    def computed_on(entry: dict[str, Any], name: str) -> str:
-        return str(entry["metrics"].get(name, {}).get("computed_on", ""))
-
-    conditions = {name: {computed_on(entry, name) for entry in entries} - {""} for name in metrics}
-    return [name for name, ways in conditions.items() if len(ways) > 1]
+    ways = {name: {each["metrics"].get(name, {}).get("computed_on") for each in entries} - {None} for name in metrics}
+    return [name for name, found in ways.items() if len(found) > 1]
 
 
 def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
@@ -93,13 +84,3 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
         shares=registry.figure(metric).share,
         path=path,
     )
-
-
-def _figure(entry: dict[str, Any], name: str) -> str:
-    figure = entry["metrics"].get(name)
-    if figure is None:
-        return "-"
-    if registry.figure(name).share:
-        value, low, high = (percent(figure[end]).replace("\N{NO-BREAK SPACE}", " ") for end in ("value", "low", "high"))
-        return f"{value} ({low} to {high})"
-    return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

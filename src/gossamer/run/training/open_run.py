@@ -19,13 +19,13 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import SCORE, Facts, right_and_wrong
+from gossamer.kinds.score import SCORE, Facts
 from gossamer.methods.contract import BaseConfig, Query, State
 from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
-from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.figures import purposes, score_weights
 from gossamer.privacy.certificate.statements import ANSWERS, CHOICES, MODEL
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -253,8 +253,10 @@ class OpenRun:
         if look is None or ledger.look is not None or not ledger.remaining(look.query.mechanism.event):
             return self
         card = self.job.card
-        facts = kind_of(card).facts(card)
-        asked = Facts(facts, most=len(kind_of(card).looks_for), dimension=len(kind_of(card).looks_for))
+        kind = kind_of(card).look
+        asked = Facts(
+            kind.facts(card), [1 / math.sqrt(len(kind.FACTS))] * len(kind.FACTS)
+        )  # all may be true of a record
         answer = self._aside(private, look.query, asked)
         ledger.note_look(answer, look.choice(answer, card))
         return dataclasses.replace(self, job=self.asks.jobs[ledger.choice])
@@ -279,8 +281,10 @@ class OpenRun:
         if ledger.remaining(score.query.mechanism.event):
             synthesizer = self._certified(state)
             kind, card = kind_of(synthesizer.card), synthesizer.card
-            asked = right_and_wrong(kind.is_right(synthesizer, sink=self.sink), partial(kind.judged, card))
-            ledger.note_score(*self._aside(private, score.query, asked))
+            are_true, shares = kind.score(synthesizer, sink=self.sink)
+            weights = score_weights(score.judge, score.categories, score.numbers)
+            asked = Facts(are_true, weights, partial(kind.judged, card))
+            ledger.note_score(self._aside(private, score.query, asked), shares.tolist())
 
     def finish(self, state: State) -> Synthesizer:
         """Certify and save. The certificate is written last; a report draws samples.

@@ -200,23 +200,24 @@ def _decided(
 def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float | None) -> Request:
     """A run that looks at its records and chooses its method. Of a kind without a look, the run of its first method.
 
-    score: None: `AUTO_SCORE`, where something can learn from samples.
+    score: None: `AUTO_SCORE`, where something can be measured.
     """
     if epsilon is None or not 0 < epsilon < math.inf:
         raise BudgetError("`auto` needs `epsilon`, a number above 0. Without privacy, name a method.")
     found = automatic.choices(card, epsilon)
+    first = next(iter(found.values()))
     if score is None:
-        score = AUTO_SCORE if kind_of(card).judge(found[0].job(card, 1.0)) else 0.0
-    if len(found) == 1:
-        only = found[0]
-        return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
+        score = AUTO_SCORE if kind_of(card).scored(first) else 0.0
+    if "" in found:
+        return _decided(first.method, card, {}, epsilon=epsilon, delta=delta, preset=None, score=score)
     terms = Terms(delta=checked_delta(delta, epsilon, card), relation=ADD_OR_REMOVE_ONE, unit=card.unit)
-    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[each.word for each in found])
+    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[*found])
+    measured = score_of(first, score, epsilon=epsilon, **terms) if score else None
 
     def asks(noise: float) -> RunPlan:
-        return RunPlan(jobs=[each.job(card, noise) for each in found], look=look, score=measured)
+        jobs = [Job.of(each.method, {**each.settings, "noise_multiplier": noise}, card) for each in found.values()]
+        return RunPlan(jobs=jobs, look=look, score=measured)
 
-    measured = score_of(found[0].job(card, 1.0), score, epsilon=epsilon, **terms) if score else None
     noise = calibrate.calibrate_noise(lambda value: asks(value).plan, epsilon=epsilon, **terms)
     whole = asks(float(noise))
     return Request(asks=whole, epsilon=epsilon, delta=terms["delta"], bounds=cost.bounds(whole.plan, **terms))
@@ -235,12 +236,12 @@ def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **ter
         RequestError: if the share is no share, or nothing can be learnt from samples of the job.
     """
     if not 0 < share < 1:
-        raise RequestError(f"`score` is a share of the budget, at least 0 and below 1, not {share:g}. Take 0.03.")
-    judge = kind_of(job.card).judge(job)
-    if job.relation is not ADD_OR_REMOVE_ONE or not judge:
-        why = "have no classes that a classifier could learn" if not judge else "protect under another relation"
+        raise RequestError(f"`score` is a share of the budget, from 0 to below 1, not {share:g}. Take 0.03.")
+    scored = kind_of(job.card).scored(job)
+    if job.relation is not ADD_OR_REMOVE_ONE or not scored:
+        why = "have no classes that a classifier could learn" if not scored else "protect under another relation"
         raise RequestError(f"`score`: samples of these settings {why}. Leave it out.")
-    return Score(noise_multiplier=_noise_of(share, epsilon, terms), judge=judge)
+    return Score(noise_multiplier=_noise_of(share, epsilon, terms), **scored)
 
 
 def load_pretrained(job: Job[BaseConfig, State]) -> None:

@@ -108,8 +108,8 @@ def compare(runs: tuple[Path, ...], *, metric: str = "accuracy", out: Path | Non
         lines = aligned(list(zip(*rows, strict=True)))
     if unlike := comparison.unlike(entries, shared):
         lines.append(
-            f"Do not compare {', '.join(unlike)}: the runs were evaluated in different ways, which RUN/metrics.json lists. "
-            "Evaluate all of them with the same -n, --protocol and records."
+            f"Do not compare {', '.join(unlike)}: the runs were evaluated in other ways, see RUN/metrics.json. "
+            "Evaluate all with the same -n, --protocol and records."
         )
     lines.append("Private figures, do not publish. The guarantees do not cover the choice of a run by them.")
     flags.show(lines, {"runs": entries}, as_json=as_json)

@@ -1,5 +1,6 @@
 """`gossamer recommend`, `gossamer plan` and `gossamer presets`: what the data card decides, before a record is read."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ def recommend(as_json: bool, **options: Any) -> None:
     It forecasts nothing: the commands measure their samples, and epsilon covers the figure.
     """
     advice = gossamer.recommend(**options)
-    flags.show(advice.lines(), advice.to_json(), as_json=as_json)
+    flags.show(advice.lines(), dataclasses.asdict(advice), as_json=as_json)
 
 
 def _plan(

@@ -29,7 +29,7 @@ def show(data_set: DataSet, query: Form) -> Content:
         "outlook": [advice.outlook[0].replace(f"{delta:g}", promise.all_digits(delta)), *advice.outlook[1:]],
         "epsilon": f"{epsilon:g}",
         "delta": f"{delta:g}",
-        "automatic": AUTO if kind_of(card).looks_for else "",
+        "automatic": AUTO if kind_of(card).look else "",
         "candidates": advice.ranked,
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
