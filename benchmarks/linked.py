@@ -287,7 +287,7 @@ def figures(samples: Any, train: Tables, test: Tables, card: LinkedCard, count: 
 
 
 def independent(train: Tables, card: LinkedCard, seed: int) -> Tables:
-    """The real rows below the units, dealt to the places of all rows at random, and without noise: no table of rows does better."""
+    """The real rows below the units, dealt to the places of all rows at random, without noise: no table of rows does better."""
     draw, found = np.random.default_rng(seed), dict[str, dict[str, Any]]()
     for table in card.tables:
         own = {name: np.asarray(cells) for name, cells in train[table.name].items()}

