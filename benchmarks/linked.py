@@ -1,6 +1,6 @@
 """Linked tables: how well samples keep numbers of rows, the step from a row to the next, and what predicts the next row.
 
-    python -m benchmarks.linked registry pbcseq flights --epsilon 1 3 10 --seeds 3 -o FILE.jsonl
+    python -m benchmarks.linked registry pbcseq flights --epsilon 1 3 10 --seeds 0 1 2 -o FILE.jsonl
 
 Data sets:
 - registry: 20,000 made-up patients with visits and prescriptions, whose truth is known, and as many fresh ones as test units.
@@ -310,7 +310,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", choices=["registry", "pbcseq", "flights"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 3.0, 10.0])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--without", action="store_true", help="leave what stands beside out")
     parser.add_argument("--metrics", default=METRICS)
     parser.add_argument("-o", "--out", type=Path)
@@ -324,7 +324,7 @@ def main() -> None:
                 file.write(line + "\n")
 
     for name in asked.data:
-        for seed in range(asked.seeds):
+        for seed in asked.seeds:
             train, test, card = sets(name, seed)
             two = replace(card, tables=card.tables[:2])  # a flattened table knows of no third
             if not asked.without:
