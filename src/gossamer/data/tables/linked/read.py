@@ -214,12 +214,10 @@ def _parents(keys: np.ndarray, ids: np.ndarray | None, table: LinkedTable, where
 
 def _places(data: Data, card: LinkedCard, split: str, called: str) -> dict[str, Any]:
     """Where each table is. Raises DataError: one is not there."""
-    found = places(data, split)
-    if found is None:
-        raise DataError(f"{called}: linked tables are {FORMS}.")
+    found = places(data, split) or {}
     if missing := [name for name in card.names if name not in found]:
         raise DataError(f"{called}: there is no table {missing[0]}. Linked tables are {FORMS}.")
-    return {name: found[name] for name in card.names}
+    return found
 
 
 def places(data: Data, split: str = "train") -> dict[str, Any] | None:
