@@ -43,10 +43,10 @@ def main(folder: Path, patients: int = 3_000) -> None:
     """Write both tables."""
     draw = np.random.default_rng(0)
     (folder / "clinic").mkdir(parents=True)
-    people: list[dict[str, object]] = [
-        {"patient": f"P{k:05}", "sex": str(draw.choice(["f", "m"])), "birth_year": round(np.clip(draw.normal(1962, 12), 1930, 2000))}
-        for k in range(patients)
-    ]  # fmt: skip
+    people: list[dict[str, object]] = []
+    for number in range(patients):
+        year = round(np.clip(draw.normal(1962, 12), 1930, 2000))
+        people.append({"patient": f"P{number:05}", "sex": str(draw.choice(["f", "m"])), "birth_year": year})
     write(folder / "clinic" / "patients.csv", people)
     write(folder / "clinic" / "visits.csv", [row for each in people for row in visits(draw, str(each["patient"]))])
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, docs/tutorial-table.md and docs/tutorial-linked.md, run as they stand: every command, and every message that they quote.
+"""docs/tutorial.md, -table.md and -linked.md, run as they stand: every command, and every message that they quote.
 
 How a quoted message is compared: numbers may differ (each becomes #), any run of spaces counts as one, /home/you stands for the
 folder in which the commands are run, and a line `...` for any number of lines. All else must be the real line, in the real
