@@ -80,10 +80,6 @@ class LinkedCard(Card):
         """What is learnt of each table."""
         return parts_of(self.tables)
 
-    def table(self, name: str) -> LinkedTable:
-        """A table by its name."""
-        return self.tables[self.names.index(name)]
-
     @property
     def breadth(self) -> str:
         """See `Card.breadth`."""
