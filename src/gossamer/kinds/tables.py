@@ -1,5 +1,6 @@
 """Tables of values, the kind `TABLES`."""
 
+import csv
 import dataclasses
 import itertools
 import math
@@ -62,6 +63,13 @@ def can_judge(card: TableCard) -> bool:
     """Whether there is a label of a few values."""
     label = card.label_index
     return label is not None and 1 < card.columns[label].size <= boosting.MOST_VALUES
+
+
+def by_distances(samples: Array, members: Array, nonmembers: Array, held_out: Array) -> Iterator[Named]:
+    """The attacks by distances. Each takes features [n, D]."""
+    yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
+    yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
+    yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
 
 
 def judge_of(codes: Array, card: TableCard) -> Callable[[Table], Array]:
@@ -247,9 +255,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         def density(inside: Array, outside: Array) -> Attack:
             return domias(samples, inside, outside, held_out, components=few)
 
-        yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
-        yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
-        yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+        yield from by_distances(samples, members, nonmembers, held_out)
         apart = most_isolated(members, nonmembers, held_out)
         yield "DOMIAS", lambda: _both(density, members, nonmembers, apart)
         codes = target.members.codes, target.nonmembers.codes
@@ -270,6 +276,12 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         first: TableSamples = generator.sample(SHOWN, seed=0)
         rows = [[column.name for column in first.card.written], *map(list, row_texts(first))]
         return {"rows": rows, "model": cliques.described(generator)}
+
+    def first_rows(self, folder: Path, count: int) -> dict[str, list[list[str]]]:
+        """Those of the table."""
+        with suppress(FileNotFoundError), (folder / TableSamples.file).open(encoding="utf-8", newline="") as text:
+            return {TableSamples.file: [*itertools.islice(csv.reader(text), count)]}
+        return {}
 
     def sample_count(self, path: Path) -> int:
         """The number of lines below the names."""

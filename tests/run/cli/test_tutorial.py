@@ -1,4 +1,4 @@
-"""docs/tutorial.md and docs/tutorial-table.md, run as they stand: every command, and every message that they quote.
+"""docs/tutorial.md, -table.md and -linked.md, run as they stand: every command, and every message that they quote.
 
 How a quoted message is compared: numbers may differ (each becomes #), any run of spaces counts as one, /home/you stands for the
 folder in which the commands are run, and a line `...` for any number of lines. All else must be the real line, in the real
@@ -22,11 +22,13 @@ from PIL import Image
 
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.read import read_linked
 from gossamer.data.tables.read import read_table
 from gossamer.run.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE, PAGE_OF_TABLES = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "tutorial-table.md"
+PAGE, PAGE_OF_TABLES, PAGE_OF_LINKED = (ROOT / "docs" / f"tutorial{name}.md" for name in ("", "-table", "-linked"))
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 DECLARED = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
@@ -99,6 +101,8 @@ def walk(page: Path = PAGE) -> Iterator[tuple[str, list[str], list[str]]]:
     for commands, quoted in BLOCK.findall(page.read_text(encoding="utf-8")):
         command = commands.replace("\\\n", " ").strip()
         real = [line for line in said(command).splitlines() if line.strip()]
+        if page == PAGE_OF_LINKED and command.startswith("gossamer card"):
+            Path("card.toml").write_text(declared, encoding="utf-8")
         if by_hand and command.startswith("gossamer card"):
             Path("card.toml").write_text(
                 edited(Path("card.toml").read_text(encoding="utf-8"), by_hand), encoding="utf-8"
@@ -159,6 +163,28 @@ def test_every_command_says_what_the_tutorial_with_a_table_quotes(clinic: Path) 
     assert "import load" in (clinic / "OUT" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_every_command_says_what_the_tutorial_with_patients_and_visits_quotes(clinic: Path) -> None:
+    runpy.run_path(str(ROOT / "examples" / "data" / "visit_tables.py"))["main"](clinic, patients=400)
+    commands = []
+    for command, quoted, real in walk(PAGE_OF_LINKED):
+        commands.append(command.split()[1])
+        assert not missing(quoted, real), (command, missing(quoted, real), real)
+    assert commands == ["split", "card", "fit", "sample", "evaluate", "release", "verify"]
+    assert sorted(file.name for file in (clinic / "synthetic").iterdir()) == ["patients.csv", "visits.csv"]
+
+
+def test_the_card_of_the_tutorial_with_patients_and_visits_takes_every_row(clinic: Path) -> None:
+    """Quick twin of the walk. The lines of the draft that wait for the reader are all declared."""
+    runpy.run_path(str(ROOT / "examples" / "data" / "visit_tables.py"))["main"](clinic, patients=100)
+    (text,) = DECLARED.findall(PAGE_OF_LINKED.read_text(encoding="utf-8"))
+    said("gossamer card clinic -o draft.toml")
+    measured = re.findall(r"^# measured: (\w+)", (clinic / "draft.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(measured) == ["bounds"] * 3 + ["max_rows"] + ["values"] * 2
+    records = read_linked("clinic", LinkedCard.loads(text))
+    assert len(records.parts[0]) == 100 < len(records.parts[1])
+
+
 def test_the_card_of_the_tutorial_with_a_table_takes_every_row(clinic: Path) -> None:
     """Quick twin of the walk: 24 columns, of which a note and the patient are left out, and the id is a key."""
     assert len((clinic / "clinic.csv").read_text().splitlines()[0].split(",")) == 24
@@ -171,7 +197,7 @@ def test_the_card_of_the_tutorial_with_a_table_takes_every_row(clinic: Path) -> 
     assert (len(table), len(np.unique(table.units))) == (600, 400)
 
 
-@pytest.mark.parametrize("page", [PAGE, PAGE_OF_TABLES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, PAGE_OF_TABLES, PAGE_OF_LINKED], ids=lambda page: page.stem)
 def test_no_command_of_the_page_stands_outside_the_walk(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("```sh") == len(BLOCK.findall(text))

@@ -215,7 +215,7 @@ def test_linked_tables_have_a_form_of_their_own(registry, tmp_path):
     assert registry.post("/d/1/facts/declare", data=LINKED).path == "/d/1/protection"
     card = any_card.load_card(tmp_path / "registry-gossamer" / "card.toml")
     assert card.names == ("patients", "visits")
-    visits = card.table("visits")
+    visits = card.tables[card.names.index("visits")]
     assert (visits.max_rows, visits.order, visits.card.label, visits.card.columns[1].values) == (
         5,
         "day",

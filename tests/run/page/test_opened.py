@@ -9,7 +9,9 @@ from contextlib import closing
 
 import pytest
 
+from gossamer.data.source import Source
 from gossamer.errors import DataError, RequestError
+from gossamer.kinds import kind_of_records
 from gossamer.run.page.opened import Opened
 
 
@@ -235,6 +237,15 @@ def test_divided_folders_are_known(opened, tmp_path, names, divided):
     for name in names:
         (folder / name).mkdir(parents=True)
     assert opened.open(str(folder)).is_divided is divided
+
+
+def test_a_database_with_linked_tables_opens_as_a_whole(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "clinic.db")) as database:
+        for name, columns in {"patients": "patient, sex", "visits": "patient, day"}.items():
+            database.execute(f"create table {name} ({columns})")
+    opened = Opened(tmp_path / "state").open(str(tmp_path / "clinic.db"))
+    assert kind_of_records(opened.data).columns(Source(opened.data), name="", header=None) == ["patient"]
+    assert opened.folder == tmp_path / "clinic-gossamer"
 
 
 def test_one_table_of_a_database_has_a_folder_of_its_own(tmp_path):

@@ -108,7 +108,7 @@ def test_nothing_is_forecast_and_the_commands_measure(gossamer: Run, facts: Call
     words = ["recommend", "--card", facts(5_000), "--epsilon", 1]
     told = gossamer(*words).out
     assert "%" not in told and " min" not in told
-    assert recommend.NO_FORECAST in told
+    assert recommend.NO_FORECAST + recommend.MEASURED in told
     assert next(line.split()[2] for line in told.splitlines() if "gossamer fit" in line) == "auto"
     assert sum("gossamer fit" in line for line in told.splitlines()) == 2
     commands = {each["method"]: each["command"] for each in gossamer(*words, "--json").json["ranked"]}

@@ -151,3 +151,11 @@ def test_one_column_and_options_for_pictures() -> None:
     for given in ({"public": "glyphs"}, {"pictures": "digits"}):
         with pytest.raises(RequestError, match="is for pictures"):
             recommend(CARD, epsilon=1.0, **given)  # type: ignore[arg-type]  # a dict of options
+
+
+def test_commands_that_measure_nothing_are_not_said_to() -> None:
+    """Without a label, no command has `--score`."""
+    for card, measured in ((CARD, True), (dataclasses.replace(CARD, label=None), False)):
+        found = recommend(card, epsilon=1.0, delta=1e-5)
+        assert ("--score" in found.ranked[0].command) == measured
+        assert ("The commands measure it" in found.outlook[-1]) == measured

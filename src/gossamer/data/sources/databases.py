@@ -99,6 +99,12 @@ def open_duckdb(path: Path, inside: str = "") -> Relation:
     return from_batches(names, of_columns)
 
 
+def tables_in(path: Path, *, sqlite: bool) -> list[str]:
+    """The names of all tables and views of a file. Raises as `open_sqlite` and `open_duckdb`."""
+    opened = open_sqlite(path, QUERY + _SQLITE_TABLES) if sqlite else open_duckdb(path, QUERY + _DUCKDB_TABLES)
+    return [name for _, (names,) in opened.blocks([0]) for name in names.to_pylist()]
+
+
 def _chosen(tables: Sequence[str], inside: str, path: Path) -> str:
     """SQL of what is read: a query, or the quoted name of a table. Names of tables are public, as those of columns are."""
     if inside.startswith(QUERY):

@@ -92,6 +92,15 @@ def file_of(name: str) -> tuple[Path, str]:
     return Path(name), ""
 
 
+def tables_of(name: str) -> dict[str, str]:
+    """Where each table of a database file is, by name; of another place none. Raises as `open_table`."""
+    path, inside = file_of(name)
+    if inside or not path.is_file() or not path.name.lower().endswith(SQLITE + DUCKDB):
+        return {}
+    found = databases.tables_in(path, sqlite=path.name.lower().endswith(SQLITE))
+    return {table: f"{path}{databases.TABLE}{table}" for table in found}
+
+
 def _of_file(path: Path, inside: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
     """Open one file. inside: see `file_of`."""
     name = path.name.lower()

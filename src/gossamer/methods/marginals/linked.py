@@ -111,7 +111,7 @@ def merge_known(card: Any, part: Any, state: State) -> None:
     maps = nets[part.name].maps
     for k, (name, column) in enumerate(part.above):
         maps[k] = nets[name].maps[_own(card, name) + column]
-    if parent := card.table(part.name).parent:
+    if parent := card.tables[card.names.index(part.name)].parent:
         above = card.parts[card.names.index(parent)]
         maps[part.count] = nets[parent].maps[above.below_at + above.below.index(part.name)]
     nets[part.name].merge(maps, [torch.ones_like(each) for each in maps])

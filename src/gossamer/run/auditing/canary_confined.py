@@ -21,7 +21,6 @@ from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
 from gossamer.attacks.canaries import WithCanaries
 from gossamer.data.records import Records
-from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.banded import BandedGaussianSum
@@ -230,21 +229,27 @@ class RecordCanary(CanaryObserver):
 
 @dataclass(kw_only=True)
 class RowCanary(CanaryObserver):
-    """One canary, the last row of a table, in queries over all rows. They need not be sums over rows.
+    """One canary, the last unit of a table or of linked tables, in queries over all rows. They need not be sums over rows.
 
     The attacker has the other rows, so they compute each answer with the canary and without it. They keep the likelihood ratio
     of the two, in units of the noise: x for which `attacks.audit.log_likelihood_ratio` gives it. Where the canary
     moves an answer by all that it may, x is 1 with it and 0 without, plus the noise.
 
     Args:
-        rows: the table, with the canary.
+        rows: with the canary.
+        others: without it.
     """
 
-    rows: Table
+    rows: Any
+    others: Any
+
+    def mapped(self, fn: Callable[[Any], Any]) -> "RowCanary":
+        """Return an observer of a part of the rows. What it keeps goes to the same lists."""
+        return dataclasses.replace(self, rows=fn(self.rows), others=fn(self.others))
 
     def present_records(self, inner: Confined[Any]) -> Confined[Any]:
-        """Return the rows, without the last where it does not take part."""
-        return inner if self.present else inner.map(lambda rows: rows[:-1])
+        """Return the rows, without the canary where it does not take part."""
+        return inner if self.present else inner.map(lambda _: self.others)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
@@ -252,7 +257,7 @@ class RowCanary(CanaryObserver):
             raise RequestError("a row of a table is looked for in releases over all rows")
         released = self.present_records(inner).release(mechanism, query)
         rng = Rng()  # unused: all rows are asked, and no noise is added
-        without = mechanism.exact(self.rows[:-1], query, rng)
+        without = mechanism.exact(self.others, query, rng)
         each = deviations(mechanism, query, without)
         added, seen = (mechanism.exact(self.rows, query, rng) - without) / each, (released - without) / each
         log_ratio = float(seen @ added - added @ added / 2)

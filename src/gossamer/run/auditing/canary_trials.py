@@ -268,7 +268,7 @@ class TrialRunner:
         """Return an observer for one canary, and the records with the canary as the last."""
         if self.trial.canary == "row":
             rows = self._rows
-            return canary_confined.RowCanary(rows=rows), rows
+            return canary_confined.RowCanary(rows=rows, others=rows[:-1]), rows
         canary = canaries.out_of_distribution(self.job.card.shape)
         observers: dict[str, CanaryObserver] = {
             "record": canary_confined.RecordCanary(canary=canary),

@@ -34,6 +34,7 @@ Content: TypeAlias = Mapping[str, Any]
 """What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
 tables: Any = Lazy("gossamer.data.sources.tables")
+linked: Any = Lazy("gossamer.data.tables.linked.read")
 MOST_LISTED = 200
 """Folders, and files, that a list shows."""
 LIST = "page.json"
@@ -242,7 +243,7 @@ class Opened:
             folder: where the page may write; empty: NAME-gossamer beside the records.
 
         Raises:
-            DataError: if a database cannot be read, or holds several tables.
+            DataError: if a database cannot be read, or holds several tables of the same columns.
             RequestError: if there are no records, or the folder holds something else.
             RunFolderError: if the folder cannot be made.
         """
@@ -257,7 +258,8 @@ class Opened:
                 raise RequestError(
                     f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
                 )
-            if path.name.lower().endswith((*tables.SQLITE, *tables.DUCKDB, *tables.EXCEL)):
+            databases = (*tables.SQLITE, *tables.DUCKDB, *tables.EXCEL)
+            if path.name.lower().endswith(databases) and not linked.are_linked(f"{path}{inside}"):
                 tables.open_table(f"{path}{inside}", split="train", where=path.name)  # it says which tables there are
             data = f"{path.resolve()}{inside}"
         work = _folder_for(data, unquoted(folder))

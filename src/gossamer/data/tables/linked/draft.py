@@ -41,7 +41,9 @@ def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) 
         hints += [f"{name}: {each}" for each in said if each not in STEPS]
     if len(roots) != 1:
         hints.insert(
-            0, f"{len(roots)} tables have no parent here, and one may: say for the others what they belong to."
+            0,
+            f"{len(roots)} tables have no parent here, and one may: say for the others what they belong to. One table of a "
+            "database is FILE?table=NAME.",
         )
     return "\n".join([HEADER, *texts]), [*hints, *STEPS]
 

@@ -12,7 +12,7 @@ from gossamer.data.fingerprint import Identity
 from gossamer.data.problems import SHOWN
 from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.memory import is_frame
-from gossamer.data.sources.tables import SUFFIXES, open_table
+from gossamer.data.sources.tables import SUFFIXES, open_table, tables_of
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.linked.card import LinkedCard
 from gossamer.data.tables.linked.part import Part, codes_of
@@ -23,7 +23,8 @@ from gossamer.data.units import Grouped, numbered
 from gossamer.errors import DataError
 
 FORMS = (
-    "a folder with a file for each table, such as patients.csv and visits.csv, or from Python a dict of tables by name"
+    "a folder with a file for each table, such as patients.csv and visits.csv, a .sqlite or .duckdb file with all tables, or "
+    "from Python a dict of tables by name"
 )
 
 
@@ -213,12 +214,10 @@ def _parents(keys: np.ndarray, ids: np.ndarray | None, table: LinkedTable, where
 
 def _places(data: Data, card: LinkedCard, split: str, called: str) -> dict[str, Any]:
     """Where each table is. Raises DataError: one is not there."""
-    found = places(data, split)
-    if found is None:
-        raise DataError(f"{called}: linked tables are {FORMS}.")
+    found = places(data, split) or {}
     if missing := [name for name in card.names if name not in found]:
         raise DataError(f"{called}: there is no table {missing[0]}. Linked tables are {FORMS}.")
-    return {name: found[name] for name in card.names}
+    return found
 
 
 def places(data: Data, split: str = "train") -> dict[str, Any] | None:
@@ -233,7 +232,7 @@ def places(data: Data, split: str = "train") -> dict[str, Any] | None:
     address, named = split_of(str(records)) if is_place(records) else ("", None)
     folder = Path(address)
     if not address or not folder.is_dir():
-        return None
+        return tables_of(address) or None
     folder = folder / (named or split) if (folder / (named or split)).is_dir() else folder
     found: dict[str, Any] = {}
     for file in sorted(folder.iterdir()):

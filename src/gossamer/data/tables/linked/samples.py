@@ -13,7 +13,6 @@ import numpy as np
 
 from gossamer.data.columns.rules import keep_rules
 from gossamer.data.samples.synthetic_records import SyntheticRecords
-from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.linked.card import LinkedCard
 from gossamer.data.tables.linked.part import Part, codes_of
@@ -170,7 +169,7 @@ def _in_order(samples: TableSamples, table: LinkedTable, part: Part, steps: np.n
     """
     column, at = table.order_column, table.card.names.index(table.order)
     drawn = to_numbers(samples.codes, table.card, seed=samples.seed, rows=samples.numbers)[:, at]
-    step = _steps_alone(part)
+    step = replace(part.card, columns=(part.card.columns[part.step],), label=None)
     ways = to_numbers(steps[:, None], step, seed=samples.seed, rows=samples.numbers)[:, 0]
     ways = np.where(turn == 0, 0, np.nan_to_num(ways))
     begins = np.flatnonzero(turn == 0)
@@ -183,11 +182,6 @@ def _in_order(samples: TableSamples, table: LinkedTable, part: Part, steps: np.n
     shorter = np.where(wanted > most - first, room / np.maximum(wanted, 1e-9), 1).repeat(lengths)
     whole = np.floor(column.to_steps(far * shorter) + 1e-6)
     return np.asarray(first.repeat(lengths) + column.from_steps(whole))
-
-
-def _steps_alone(part: Part) -> TableCard:
-    """A card of the steps alone."""
-    return replace(part.card, columns=(part.card.columns[part.step],), label=None)
 
 
 def _write_folder(path: Path, chunks: Iterable[LinkedSamples], _count: int) -> list[Path]:

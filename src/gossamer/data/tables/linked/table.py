@@ -81,8 +81,8 @@ class LinkedTable:
         card = {key: value for key, value in self.card.to_dict().items() if key not in SHARED}
         return {key: value for key, value in own.items() if value} | card
 
-    def dumps(self) -> str:
-        """Its part of the TOML file."""
+    def section(self) -> str:
+        """Its section of the TOML file of the card."""
         facts = self.to_dict()
         columns = [
             column_toml(each).replace("[[column]]", f"[[table.{self.name}.column]]", 1) for each in self.card.written

@@ -1,21 +1,16 @@
 """The seventh step: declare, make a release, sign it and verify it."""
 
-import csv
 import io
-import itertools
 import re
 import tomllib
 import zipfile
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from gossamer.data.card import toml
-from gossamer.data.tables.linked.samples import LinkedSamples
-from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
 from gossamer.kinds import kind_of
@@ -38,11 +33,12 @@ def show(data_set: DataSet, query: Form) -> Content:
     finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
-    readme, tables, stated = "", dict[str, list[list[str]]](), None
+    readme, kind, stated = "", None, None
     if folder is not None:
         text = (folder / checking.README).read_text(encoding="utf-8").partition("\n---\n")[2]
         readme = MarkdownIt("js-default").render(re.sub("^#", "###", text, flags=re.MULTILINE))
-        tables, stated = _first_rows(folder), certificate.Certificate.load(folder)
+        stated = certificate.Certificate.load(folder)
+        kind = kind_of(stated.card)
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
@@ -54,9 +50,9 @@ def show(data_set: DataSet, query: Form) -> Content:
         "key": signing_key(),
         "verdict": verdict_of(data_set, name) if "check" in query and name else None,
         "readme": Markup(readme),
-        "tables": tables,
+        "tables": {} if kind is None or folder is None else kind.first_rows(folder, _PREVIEW),
         "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
-        "kind": stated and kind_of(stated.card),
+        "kind": kind,
         "score": stated and stated.figures.get("score", {}).get("statement", ""),
     }
 
@@ -111,20 +107,6 @@ def zipped(folder: Path) -> bytes:
             if path.is_file() and not path.is_symlink():
                 archive.write(path, f"{folder.name}/{path.name}")
     return file.getvalue()
-
-
-def _first_rows(folder: Path) -> dict[str, list[list[str]]]:
-    """The first lines of each table of the samples in a release, by file; none where they are no tables."""
-
-    def first(file: IO[bytes]) -> list[list[str]]:
-        with io.TextIOWrapper(file, "utf-8", newline="") as text:
-            return list(itertools.islice(csv.reader(text), _PREVIEW))
-
-    with suppress(FileNotFoundError):
-        return {TableSamples.file: first((folder / TableSamples.file).open("rb"))}
-    with suppress(FileNotFoundError), zipfile.ZipFile(folder / LinkedSamples.file) as archive:
-        return {name: first(archive.open(name)) for name in archive.namelist()}
-    return {}
 
 
 def _answers(data_set: DataSet) -> dict[str, str]:
