@@ -1,4 +1,4 @@
-"""What becomes of a message at the edge. It names arguments and calls: the command line says flags, the page words."""
+"""What becomes of a message at the edge. It names arguments and calls: the command line says flags, the page buttons."""
 
 import ast
 import re
@@ -10,6 +10,14 @@ _IN_BACKTICKS = re.compile(
 )
 _COMMANDS = {"draft_card": "card"}
 """Functions of `gossamer` whose command has another name."""
+_ON_THE_PAGE = {
+    "resume": "“Resume” in the step Train", "discard": "“Delete” in the step Runs", "budget": "the step Protection",
+    "draft_card": "“Look at the records” in the step Data", "split": "“Divide the records” in the step Data",
+    "evaluate": "“Measure the samples” in the step Judge", "recommend": "the step Method",
+    "epsilon": ", “Change the limit”", "force": " with its box ticked", "pixel_range": " with other values of black and white",
+    "header": " with the answer that the first line is a row",
+}  # fmt: skip
+"""Where the page has what a function does, or a keyword of it."""
 _A_SHARE = re.compile(r"SHARE|[\d.e-]+")
 """A value of `public` that is no place but a share of the records."""
 
@@ -35,16 +43,20 @@ def flagged(text: str, names: Container[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a message for the page: arguments as words, and calls as commands.
+    """Return a message for the page: arguments as words, and calls as buttons and steps of the page.
 
     >>> plain("`max_norm=0` is too small; `gossamer.resume(RUN)` goes on")
-    'max norm 0 is too small; `gossamer resume RUN` goes on'
+    'max norm 0 is too small; “Resume” in the step Train goes on'
     """
-    return re.sub(
-        r"`([a-z]\w*)(?:=([^`]*))?`",
-        lambda found: " ".join(filter(None, found.groups())).replace("_", " "),
-        flagged(text, ()),
-    )
+
+    def spoken(found: re.Match[str]) -> str:
+        if found["call"] in _ON_THE_PAGE:
+            given = re.findall(r"(\w+)=", found["given"] or "")
+            return "".join(_ON_THE_PAGE.get(name, "") for name in (found["call"], *given))
+        words = (found["name"], found["value"])
+        return flagged(found[0], ()) if found["call"] else " ".join(filter(None, words)).replace("_", " ")
+
+    return _IN_BACKTICKS.sub(spoken, text)
 
 
 def spelled(name: str, value: str | None = None) -> str:

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
-from gossamer.files import at_home, begun, held_folder, write_atomically
+from gossamer.files import ANSWERS, CERTIFICATE, SITES, at_home, begun, held_folder, write_atomically
 from gossamer.kinds import kind_of
 from gossamer.methods import synthesizer
 from gossamer.metrics.registry import PUBLIC_ITSELF
-from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
+from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
-from gossamer.privacy.certificate.sites import SITES
-from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY

@@ -17,6 +17,7 @@ from gossamer import notebook, plugins
 from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
+from gossamer.files import ANSWERS, CERTIFICATE, CONFIG, LEDGER, MODEL, SITES
 from gossamer.kinds import kind_of
 from gossamer.kinds.score import SCORE
 from gossamer.lazy import Lazy
@@ -24,11 +25,11 @@ from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import sites
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
+from gossamer.privacy.certificate.certificate import Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role_of
+from gossamer.privacy.certificate.statements import plugin, role_of
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -62,7 +63,7 @@ else:
     replaying = Lazy("gossamer.run.release.replay")
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
+MAY_HAVE = (README, LOADER, SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",

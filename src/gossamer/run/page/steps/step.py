@@ -1,8 +1,14 @@
 """What a step of the page is."""
 
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
+
+from gossamer.run.page.opened import Form
+
+CHOSEN = ("epsilon", "delta", "method", "pictures")
 
 
 @dataclass(frozen=True)
@@ -14,15 +20,27 @@ class Step:
 
     Args:
         name: in addresses, and of its module and its template.
-        title: what the user reads.
+        title: in the list of steps.
+        heading: of its page.
         actions: the functions that forms call.
     """
 
     name: str
     title: str
+    heading: str
     actions: tuple[str, ...] = ()
 
     @property
     def module(self) -> Any:
         """The module."""
         return importlib.import_module(f"{__package__}.{self.name}")
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the module is there already."""
+        return f"{__package__}.{self.name}" in sys.modules
+
+
+def chosen(query: Form) -> str:
+    """What the user has chosen for a run, as the query of an address."""
+    return urlencode({name: query[name] for name in CHOSEN if query.get(name)})
