@@ -14,7 +14,7 @@ _ON_THE_PAGE = {
     "resume": "“Resume” in the step Train", "discard": "“Delete” in the step Runs", "budget": "the step Protection",
     "draft_card": "“Look at the records” in the step Data", "split": "“Divide the records” in the step Data",
     "evaluate": "“Measure the samples” in the step Judge", "recommend": "the step Method",
-    "epsilon": ", “Change the limit”", "force": " with its box ticked", "pixel_range": " with other values of black and white",
+    "force": ", “Change the limit” with its box ticked", "pixel_range": " with other values of black and white",
     "header": " with the answer that the first line is a row",
 }  # fmt: skip
 """Where the page has what a function does, or a keyword of it."""
@@ -56,7 +56,8 @@ def plain(text: str) -> str:
         words = (found["name"], found["value"])
         return flagged(found[0], ()) if found["call"] else " ".join(filter(None, words)).replace("_", " ")
 
-    return _IN_BACKTICKS.sub(spoken, text)
+    said = _IN_BACKTICKS.sub(spoken, text)
+    return re.sub(r"(?<=\. )the step", "The step", said)
 
 
 def spelled(name: str, value: str | None = None) -> str:
