@@ -3,20 +3,16 @@
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Container
+from pathlib import Path
 
 _IN_BACKTICKS = re.compile(
     r"`(?:gossamer\.(?P<call>\w+)(?P<given>\([^`]*\))?|(?P<name>[a-z]\w*(?:\.\w+)?)(?:=(?P<value>[^`]*))?)`"
 )
 _COMMANDS = {"draft_card": "card"}
 """Functions of `gossamer` whose command has another name."""
-_ON_THE_PAGE = {
-    "resume": "“Resume” in the step Train", "discard": "“Delete” in the step Runs", "budget": "the step Protection",
-    "draft_card": "“Look at the records” in the step Data", "split": "“Divide the records” in the step Data",
-    "evaluate": "“Measure the samples” in the step Judge", "recommend": "the step Method",
-    "force": ", “Change the limit” with its box ticked", "pixel_range": " with other values of black and white",
-    "header": " with the answer that the first line is a row",
-}  # fmt: skip
+_ON_THE_PAGE: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Where the page has what a function does, or a keyword of it."""
 _A_SHARE = re.compile(r"SHARE|[\d.e-]+")
 """A value of `public` that is no place but a share of the records."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
+from gossamer.run.page import steps
 from gossamer.run.page.jobs import FIT, PageJob
 from gossamer.run.page.opened import DataSet, Form, Opened, inside
 from gossamer.run.page.steps.step import Step, chosen
@@ -68,8 +70,11 @@ def application(opened: Opened) -> Starlette:
     )
 
 
-async def _answered(answer: Callable[[Opened, Request, Form], Response], opened: Opened, request: Request) -> Response:
-    """Answer a request in a thread. An error becomes a page without a traceback, which could hold a private value."""
+async def _answered(
+    answer: Callable[[Opened, Request, Form], Response], opened: Opened, request: Request, after: float = 0
+) -> Response:
+    """Answer a request in a thread, after so many seconds. An error becomes a page without a traceback, which could hold a private value."""
+    await asyncio.sleep(after)
     form = Form(await request.body()) if request.method == "POST" else request.query_params
     try:
         return await run_in_threadpool(answer, opened, request, form)
@@ -114,18 +119,18 @@ async def _stepped(opened: Opened, request: Request) -> Response:
     heading = await _answered(_heading, opened, request)
     if heading.status_code != 200:
         return heading
-    begin = functools.partial(_answered, _step, opened, request)
-    work = asyncio.ensure_future(begin()) if STEPS[request.path_params["step"]].is_loaded else None
-    if work and (await asyncio.wait({work}, timeout=_SOON))[0]:
+    loaded = hasattr(steps, request.path_params["step"])
+    work = asyncio.ensure_future(_answered(_step, opened, request, 0 if loaded else _STYLED))
+    if (await asyncio.wait({work}, timeout=_SOON if loaded else 0))[0]:
         return work.result()
 
     async def in_parts() -> AsyncIterator[str]:
         yield bytes(heading.body).decode()
-        await asyncio.sleep(_STYLED)
-        asked, seconds = work or asyncio.ensure_future(begin()), 0
-        while not (await asyncio.wait({asked}, timeout=1))[0]:
-            yield _WAITING.format(seconds := seconds + 1)
-        yield bytes(asked.result().body).decode().partition(_HEADED)[2]
+        for seconds in itertools.count(1):
+            if (await asyncio.wait({work}, timeout=1))[0]:
+                yield bytes(work.result().body).decode().partition(_HEADED)[2]
+                return
+            yield _WAITING.format(seconds)
 
     return StreamingResponse(in_parts(), media_type="text/html")
 

@@ -1,7 +1,6 @@
 """What a step of the page is."""
 
 import importlib
-import sys
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -34,11 +33,6 @@ class Step:
     def module(self) -> Any:
         """The module."""
         return importlib.import_module(f"{__package__}.{self.name}")
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the module is there already."""
-        return f"{__package__}.{self.name}" in sys.modules
 
 
 def chosen(query: Form) -> str:
