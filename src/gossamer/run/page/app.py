@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -26,12 +26,10 @@ from gossamer.run.words import plain
 STEPS = {
     step.name: step
     for step in (
-        Step("data", "Data", "Your records", ("divide", "look")),
-        Step("facts", "Facts", "What may everybody know?", ("declare",)),
-        Step("protection", "Protection", "How strong is the protection?", ("limit",)),
-        Step("method", "Method", "Which method?"), Step("train", "Train", "Train", ("start", "resume")),
-        Step("judge", "Judge", "How good are the samples?", ("measure", "attack")),
-        Step("release", "Release", "Make a release", ("make", "sign")), Step("runs", "Runs", "All runs", ("discard",)),
+        Step("data", "Your records", ("divide", "look")), Step("facts", "What may everybody know?", ("declare",)),
+        Step("protection", "How strong is the protection?", ("limit",)), Step("method", "Which method?"),
+        Step("train", "Train", ("start", "resume")), Step("judge", "How good are the samples?", ("measure", "attack")),
+        Step("release", "Make a release", ("make", "sign")), Step("runs", "All runs", ("discard",)),
     )
 }  # fmt: skip
 _SOON, _STYLED = 0.3, 0.2
@@ -39,6 +37,7 @@ _SOON, _STYLED = 0.3, 0.2
 _HEADED, _WAITING = "</h1>", '<p class="waiting" role="status">Gossamer looks at these records: {} s</p>'
 """What a step finds comes after the heading. Of these lines, a browser shows the last, and only while nothing follows."""
 promise: Any = Lazy("gossamer.run.report.promise")
+_Answer: TypeAlias = Callable[[Opened, Request, Form], Response]
 _REPORT = "report.html"
 _SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv", "samples.zip": "application/zip", _REPORT: "text/html"}
 """The files of a run or a release that the page shows."""
@@ -50,7 +49,7 @@ _RUN = Path(__file__).parents[1]
 def application(opened: Opened) -> Starlette:
     """Return the page. opened: the list of data sets."""
 
-    def bound(answer: Callable[[Opened, Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def bound(answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(_answered, answer, opened)
 
     return Starlette(
@@ -70,10 +69,11 @@ def application(opened: Opened) -> Starlette:
     )
 
 
-async def _answered(
-    answer: Callable[[Opened, Request, Form], Response], opened: Opened, request: Request, after: float = 0
-) -> Response:
-    """Answer a request in a thread, after so many seconds. An error becomes a page without a traceback, which could hold a private value."""
+async def _answered(answer: _Answer, opened: Opened, request: Request, after: float = 0) -> Response:
+    """Answer a request in a thread, after so many seconds. An error becomes a page.
+
+    The page has no traceback, which could hold a private value.
+    """
     await asyncio.sleep(after)
     form = Form(await request.body()) if request.method == "POST" else request.query_params
     try:

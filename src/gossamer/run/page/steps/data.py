@@ -100,8 +100,7 @@ def flag(name: str, value: str) -> list[str]:
 def _in_words(note: str) -> str:
     """A note without the spelling of facts in a card: `class_names` are class names here."""
     facts = (name for kind in any_card.CARDS.values() for name in meanings(kind) if "_" in name)
-    note = re.sub(rf"\b({'|'.join(facts)})\b", lambda found: found[0].replace("_", " "), note)
-    return note[:1].upper() + note[1:]
+    return re.sub(rf"\b({'|'.join(facts)})\b", lambda found: found[0].replace("_", " "), note)
 
 
 def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:

@@ -7,8 +7,6 @@ from urllib.parse import urlencode
 
 from gossamer.run.page.opened import Form
 
-CHOSEN = ("epsilon", "delta", "method", "pictures")
-
 
 @dataclass(frozen=True)
 class Step:
@@ -18,14 +16,12 @@ class Step:
     the form asks for. That one returns where to go: a step, perhaps with a query.
 
     Args:
-        name: in addresses, and of its module and its template.
-        title: in the list of steps.
+        name: in addresses, in the list of steps, and of its module and its template.
         heading: of its page.
         actions: the functions that forms call.
     """
 
     name: str
-    title: str
     heading: str
     actions: tuple[str, ...] = ()
 
@@ -37,4 +33,4 @@ class Step:
 
 def chosen(query: Form) -> str:
     """What the user has chosen for a run, as the query of an address."""
-    return urlencode({name: query[name] for name in CHOSEN if query.get(name)})
+    return urlencode({name: query[name] for name in ("epsilon", "delta", "method", "pictures") if query.get(name)})
