@@ -260,7 +260,7 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     assert done(clinic.get("/d/1/data")) == ["data", "facts", "protection", "method", "train", "judge"]
     page = words(clinic.get("/d/1/judge"))
     assert "GAN-Leaks, calibrated The attacker accuses records that are closer to a sample" in page
-    assert re.search(r"After learning from the samples it gets \d+\.\d.% of them right", page)
+    assert re.search(r"After learning from the samples it gets \d+\.\d.% of test records right", page)
     assert "Always guessing the most frequent label" in page
     assert "May you publish these figures? Yes, this one." in page and "And all others on this page? No." in page
     assert page.count("Private figures: do not publish them") >= 3
