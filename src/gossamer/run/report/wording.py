@@ -52,8 +52,7 @@ def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     mine = (
         [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
     )
-    limits = "This does not say whether the samples look like the records."
-    return [*mine, f"{table}{first}", learned, after, limits]
+    return [*mine, f"{table}{first}", learned, after, "This does not say whether the samples look like the records."]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
