@@ -14,7 +14,7 @@ from gossamer.data.tables.card import COLUMN, facts_of_draft
 from gossamer.data.tables.draft import HEADER, draft_table_card
 
 _STEP = (
-    "Check how the tables are linked: parent, keys and order. Say in max_rows how many rows of a parent samples have."
+    "Check how the tables are linked, and by what rows are ordered. Say in max_rows how many rows can belong to one."
 )
 
 
