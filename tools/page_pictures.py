@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "tests/run/page")]
 from test_page_browser import Server, Walk, browser  # noqa: E402 (after the folder of the tests)
@@ -39,6 +41,8 @@ class Photographer(Walk):
             )
             heading.first.scroll_into_view_if_needed()
             self.page.screenshot(path=place.with_stem(f"{place.stem}-phone"))
+            for each in (place, place.with_stem(f"{place.stem}-phone")):
+                Image.open(each).convert("RGB").quantize(128, dither=0).save(each, optimize=True)
         self.page.set_viewport_size(WIDE)
 
 
