@@ -16,6 +16,12 @@ from typing import IO, Any
 
 from gossamer.errors import RequestError
 
+LEDGER, CERTIFICATE, CONFIG, MODEL = "ledger.jsonl", "certificate.json", "config.json", "model.safetensors"
+"""Of a run and of a release, which can so be known without the libraries that compute them."""
+ANSWERS = "answers.safetensors"
+"""The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
+SITES = "sites.json"
+"""In the folder of a centre: the ledger of each site, by its name."""
 _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 

@@ -60,7 +60,14 @@ def test_what_the_command_line_says(text: str, on_the_command_line: str) -> None
 
 def test_what_the_page_says() -> None:
     assert plain("`noise_multiplier=0` is too little: `gossamer.resume('a b')`") == (
-        "noise multiplier 0 is too little: `gossamer resume 'a b'`"
+        "noise multiplier 0 is too little: “Resume” in the step Train"
+    )
+    assert plain("To raise it: `gossamer.budget('eyes', epsilon=E, delta=D, force=True)`.") == (
+        "To raise it: the step Protection, “Change the limit” with its box ticked."
+    )
+    assert (
+        plain("`gossamer.verify(RUN, replay=True)` or `gossamer.budget`")
+        == "`gossamer verify RUN --replay` or the step Protection"
     )
 
 

@@ -301,7 +301,3 @@ class Kind(ABC, Generic[R, K]):
     @abstractmethod
     def described(self, card: Mapping[str, Any]) -> str:
         """What a generator makes, for the README of its release. card: plain values."""
-
-    @abstractmethod
-    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
-        """What the README says of the file with so many samples."""

@@ -204,13 +204,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         """The tables."""
         return f"{card['unit']}s with rows in {len(card['table'])} linked tables"
 
-    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
-        """How many there are."""
-        return (
-            f"`samples.zip` holds {samples:,} synthetic {card['unit']}s with all their rows, unselected: a .csv for each "
-            "table. The generator can make more."
-        )
-
 
 LINKED = Linked()
 

@@ -310,15 +310,6 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         size = " x ".join(map(str, card["shape"]))
         return f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
 
-    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
-        """The arrays."""
-        names = card.get("class_names") or ()
-        called = f", and `class_names` text [{len(names)}], from label 0 on" if names else ""
-        return (
-            f"`samples.npz` holds {samples:,} synthetic records, unselected: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]{called}. The generator can make more."
-        )
-
 
 PICTURES = Pictures()
 

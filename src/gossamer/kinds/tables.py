@@ -301,10 +301,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """The number of columns."""
         return f"rows with {len(card['column'])} columns"
 
-    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
-        """How many there are."""
-        return f"`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
-
 
 TABLES = Tables()
 

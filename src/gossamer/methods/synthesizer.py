@@ -26,13 +26,12 @@ from gossamer.data.tables import conditions
 from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.data.tables.samples import NoisyTable, TableSamples, merged_texts
 from gossamer.errors import GossamerError, RequestError, RunFolderError
-from gossamer.files import at_home, replaced
+from gossamer.files import CERTIFICATE, CONFIG, LEDGER, MODEL, at_home, replaced
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.registry import changed_plugins
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.device_check import present
 
 if TYPE_CHECKING:

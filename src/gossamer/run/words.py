@@ -1,15 +1,19 @@
-"""What becomes of a message at the edge. It names arguments and calls: the command line says flags, the page words."""
+"""What becomes of a message at the edge. It names arguments and calls: the command line says flags, the page buttons."""
 
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Container
+from pathlib import Path
 
 _IN_BACKTICKS = re.compile(
     r"`(?:gossamer\.(?P<call>\w+)(?P<given>\([^`]*\))?|(?P<name>[a-z]\w*(?:\.\w+)?)(?:=(?P<value>[^`]*))?)`"
 )
 _COMMANDS = {"draft_card": "card"}
 """Functions of `gossamer` whose command has another name."""
+_ON_THE_PAGE: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""Where the page has what a function does, or a keyword of it."""
 _A_SHARE = re.compile(r"SHARE|[\d.e-]+")
 """A value of `public` that is no place but a share of the records."""
 
@@ -35,16 +39,21 @@ def flagged(text: str, names: Container[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a message for the page: arguments as words, and calls as commands.
+    """Return a message for the page: arguments as words, and calls as buttons and steps of the page.
 
     >>> plain("`max_norm=0` is too small; `gossamer.resume(RUN)` goes on")
-    'max norm 0 is too small; `gossamer resume RUN` goes on'
+    'max norm 0 is too small; “Resume” in the step Train goes on'
     """
-    return re.sub(
-        r"`([a-z]\w*)(?:=([^`]*))?`",
-        lambda found: " ".join(filter(None, found.groups())).replace("_", " "),
-        flagged(text, ()),
-    )
+
+    def spoken(found: re.Match[str]) -> str:
+        if found["call"] in _ON_THE_PAGE:
+            given = re.findall(r"(\w+)=", found["given"] or "")
+            return "".join(_ON_THE_PAGE.get(name, "") for name in (found["call"], *given))
+        words = (found["name"], found["value"])
+        return flagged(found[0], ()) if found["call"] else " ".join(filter(None, words)).replace("_", " ")
+
+    said = _IN_BACKTICKS.sub(spoken, text)
+    return re.sub(r"(?<=\. )the step", "The step", said)
 
 
 def spelled(name: str, value: str | None = None) -> str:

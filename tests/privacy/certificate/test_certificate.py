@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from gossamer.errors import LedgerDamaged
+from gossamer.files import CERTIFICATE, CONFIG, LEDGER, MODEL
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.certificate import certificate as certificates
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import (
-    CERTIFICATE,
-    CONFIG,
     CONFIG_FORMAT,
     FORMAT,
-    LEDGER,
     Certificate,
     broken_seal,
     check,
@@ -25,7 +23,7 @@ from gossamer.privacy.certificate.certificate import (
     sha256,
 )
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
+from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 

@@ -20,7 +20,7 @@ from shared_data import SHARED, needs
 import gossamer as package
 from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic.glyphs import draw
-from gossamer.privacy.certificate.statements import ANSWERS
+from gossamer.files import ANSWERS
 from gossamer.run.cli.main import COMMANDS
 from gossamer.run.cli.options import sentence_of
 

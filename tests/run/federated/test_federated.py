@@ -30,13 +30,14 @@ from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.errors import CardError, DataError, Interrupted, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event, note
+from gossamer.files import LEDGER
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
-from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows

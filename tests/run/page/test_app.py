@@ -107,7 +107,7 @@ def test_every_step_opens_before_anything_is_done(clinic):
     for name, step in STEPS.items():
         page = clinic.get(f"/d/1/{name}")
         assert page.status_code == 200, name
-        assert f'aria-current="step">{step.title}' in page.text
+        assert f'aria-current="step">{step.name.capitalize()}' in page.text
         assert "<script>" not in page.text and " style=" not in page.text, "the policy would stop it"
 
 
@@ -260,7 +260,7 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     assert done(clinic.get("/d/1/data")) == ["data", "facts", "protection", "method", "train", "judge"]
     page = words(clinic.get("/d/1/judge"))
     assert "GAN-Leaks, calibrated The attacker accuses records that are closer to a sample" in page
-    assert re.search(r"After learning from the samples it gets \d+\.\d.% of them right", page)
+    assert re.search(r"After learning from the samples it gets \d+\.\d.% of test records right", page)
     assert "Always guessing the most frequent label" in page
     assert "May you publish these figures? Yes, this one." in page and "And all others on this page? No." in page
     assert page.count("Private figures: do not publish them") >= 3
@@ -465,12 +465,46 @@ def test_the_message_of_a_failed_job_is_shown(clinic, tmp_path):
     assert "The last attempt ended with a message." in words(page) and "nobody" in words(page)
 
 
+def test_a_run_beyond_the_limit_is_refused_in_the_words_of_the_page(clinic, opened):
+    """The message names a button, and leads to it. It has no flag of the command line."""
+    clinic.post("/d/1/data/divide", data={"units": "patient"})
+    (data_set,) = opened.all()
+    any_card.card_from(CARD).save(data_set.card)
+    clinic.post("/d/1/protection/limit", data={"limit": "1", "delta": "0.001"})
+    clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": "3", "delta": "0.001"})
+    page = clinic.get("/d/1/train?epsilon=3")
+    assert "Clinic may spend epsilon 1 at delta 0.001 in all" in words(page)
+    assert "To raise it: the step Protection, “Change the limit” with its box ticked." in words(page)
+    assert "--" not in words(page) and "gossamer budget" not in words(page)
+    assert 'href="/d/1/protection?epsilon=3#limit">Go to Protection</a>' in page.text
+    assert 'id="limit"' in clinic.get("/d/1/protection?epsilon=3").text
+
+
+def test_a_heading_comes_before_the_records_are_read(clinic, monkeypatch):
+    """It has the same steps as the whole page. What comes after it is the rest of that page."""
+    whole = clinic.get("/d/1/data").text
+    monkeypatch.setattr(app, "_SOON", 0)
+    parts, asked = [], STEPS["data"].module.show
+
+    def show(data_set, query):
+        time.sleep(1.2)
+        return asked(data_set, query)
+
+    monkeypatch.setattr(STEPS["data"].module, "show", show)
+    text = send(clinic._app, "/d/1/data", parts=parts).text
+    heading, line, rest = whole.partition("</h1>")
+    seen = [f'<p class="waiting" role="status">Gossamer looks at these records: {n} s</p>' for n in (0, 1)]
+    assert parts[0] == f"{heading}{line}{seen[0]}" and text == f"{heading}{line}{seen[0]}{seen[1]}{rest}"
+
+
 def test_without_a_job_there_is_no_progress(clinic):
     assert clinic.get("/d/1/progress").status_code == 204
 
 
 def test_the_list_shows_names_and_no_address_has_a_path(client, tmp_path):
     (tmp_path / "archive" / "scans").mkdir(parents=True)
+    (tmp_path / "archive" / "results").mkdir()
+    (tmp_path / "archive" / "results" / "page-id").touch()  # what the page has made of other records
     for name in ("clinic.csv", "letter.odt", ".hidden.csv"):
         (tmp_path / "archive" / name).write_text("patient\nP1\n")
     page = client.get("/")

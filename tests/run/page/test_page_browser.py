@@ -105,6 +105,7 @@ class Walk:
 
     def look(self, name):
         """Check the step at both widths: nothing beyond the edge, nothing serious for axe-core; and take its picture."""
+        self.page.wait_for_load_state()  # the heading comes first
         for size, viewport in SIZES.items():
             self.page.set_viewport_size(viewport)
             width = self.page.evaluate("document.documentElement.scrollWidth")

@@ -16,11 +16,12 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from slowly import slow_among
 
+from gossamer.files import CONFIG, LEDGER, MODEL
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian
-from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.certificate import CONFIG_FORMAT, Certificate, sealed, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
+from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.release import release

@@ -26,10 +26,10 @@ from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
 from gossamer.data.sources.pictures.read import read
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError
+from gossamer.files import ANSWERS, CERTIFICATE, CONFIG, LEDGER, MODEL
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, sealed, sha256
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL
+from gossamer.privacy.certificate.certificate import Certificate, check, sealed, sha256
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import answers as noted
 from gossamer.privacy.random.answers import Answers

@@ -16,8 +16,8 @@ from test_forgeries import certify, everything
 
 from gossamer import plugins
 from gossamer.data.card import DataCard
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate, sha256
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL
+from gossamer.files import ANSWERS, CERTIFICATE, CONFIG, MODEL
+from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.run.release.release import release
 from gossamer.run.release.texts import readme
 from gossamer.run.release.verify import LOADER, README, verify

@@ -20,6 +20,7 @@ import torch
 from gossamer.data.card import DataCard
 from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError
+from gossamer.files import ANSWERS
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
@@ -29,7 +30,6 @@ from gossamer.metrics import registry
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS
-from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import Unloadable, _Needed, loadable, loader
 from gossamer.run.release.texts import readme

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gossamer.data.card import DataCard
+from gossamer.files import CERTIFICATE, CONFIG, LEDGER, MODEL
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sha256
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.guarantee import RELATIONS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release.verify import verify

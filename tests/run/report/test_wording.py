@@ -21,7 +21,7 @@ def accuracies(samples: float, real: float, guess: float, n: int = 100) -> list[
     [(accuracies(0.80, 0.86, 0.5), "learns as much from the samples as from real records, as far as 100 test records tell"),
      (accuracies(0.80, 0.92, 0.5), "learns less from the samples than from real records"),
      (accuracies(0.80, 0.92, 0.76), "is no better than guessing"),
-     (accuracies(0.60, 0.62, 0.60, n=10_000), "is no better than guessing")],
+     (accuracies(0.60, 0.62, 0.60, n=10_000), "from the samples, or from real records, is no better than guessing")],
 )  # fmt: skip
 def test_a_verdict_says_no_more_than_its_intervals(figures: list[dict[str, Any]], expected: str) -> None:
     first, *rest = wording.usefulness(figures)

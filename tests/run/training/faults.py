@@ -36,8 +36,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer.files import LEDGER
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.distributed import Group, Ranks
 from gossamer.run.cli.main import main
 from gossamer.run.release.verify import verify

@@ -23,10 +23,10 @@ from dp_accounting import GaussianDpEvent
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
+from gossamer.files import ANSWERS
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting.events import poisson_gaussian
-from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.mechanisms.banded import BandedGaussianSum

@@ -54,7 +54,8 @@ def sample_grid(
 
 def _titled(sheet: NDArray[np.uint8], names: Sequence[str], step: int) -> Image.Image:
     """A sheet with a name to the left of each row, in a grey that a light page and a dark page show."""
-    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), min(16, step - 2))
+    file = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"
+    font = ImageFont.truetype(str(file), min(max(16, sheet.shape[1] // 40), step - 2))
     shown = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}\u2026" for name in names]
     margin = math.ceil(max(font.getlength(name) for name in shown)) + 10
     whole = Image.new("RGBA", (sheet.shape[1] + margin, sheet.shape[0]))

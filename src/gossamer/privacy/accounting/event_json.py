@@ -2,50 +2,42 @@
 
 from typing import Any
 
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    NonPrivateDpEvent,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-    SelfComposedDpEvent,
-)
+import dp_accounting
 
 from gossamer.errors import BudgetError, LedgerDamaged
 from gossamer.privacy.accounting.accountants import flatten
 from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
 
 
-def event_to_json(event: DpEvent) -> dict[str, Any]:
+def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
     """An event as the ledger and the certificate write it; `event_from_json` is the inverse.
 
     Raises:
         TypeError: an event outside Gossamer's vocabulary.
     """
     match event:
-        case GaussianDpEvent():
+        case dp_accounting.GaussianDpEvent():
             return {"event": "Gaussian", "noise_multiplier": float(event.noise_multiplier)}
-        case PoissonSampledDpEvent():
+        case dp_accounting.PoissonSampledDpEvent():
             rate = float(event.sampling_probability)
             return {"event": "PoissonSampled", "sampling_rate": rate, "of": event_to_json(event.event)}
-        case SampledWithoutReplacementDpEvent():
+        case dp_accounting.SampledWithoutReplacementDpEvent():
             sizes = {"population": int(event.source_dataset_size), "drawn": int(event.sample_size)}
             return {"event": "SampledWithoutReplacement", **sizes, "of": event_to_json(event.event)}
         case RevealedDrawGaussianDpEvent():
             noise = float(event.noise_multiplier)
             return {"event": "RevealedDrawGaussian", "population": int(event.population), "noise_multiplier": noise}
-        case SelfComposedDpEvent():
+        case dp_accounting.SelfComposedDpEvent():
             return {"event": "SelfComposed", "count": int(event.count), "of": event_to_json(event.event)}
-        case ComposedDpEvent():
+        case dp_accounting.ComposedDpEvent():
             return {"event": "Composed", "of": [event_to_json(part) for part in event.events]}
-        case NonPrivateDpEvent():
+        case dp_accounting.NonPrivateDpEvent():
             return {"event": "NonPrivate"}
         case _:
             raise TypeError(f"{type(event).__name__} is not an event that a ledger can hold")
 
 
-def event_from_json(data: Any) -> DpEvent:
+def event_from_json(data: Any) -> dp_accounting.DpEvent:
     """The event that `event_to_json` wrote.
 
     Raises:
@@ -54,19 +46,19 @@ def event_from_json(data: Any) -> DpEvent:
     whole_numbers = not isinstance(data, dict) or not any(isinstance(value, bool) for value in data.values())
     match data if whole_numbers else None:  # True would pass for 1
         case {"event": "Gaussian", "noise_multiplier": float(noise), **rest}:
-            event = GaussianDpEvent(noise)
+            event = dp_accounting.GaussianDpEvent(noise)
         case {"event": "PoissonSampled", "sampling_rate": float(rate), "of": of, **rest}:
-            event = PoissonSampledDpEvent(rate, event_from_json(of))
+            event = dp_accounting.PoissonSampledDpEvent(rate, event_from_json(of))
         case {"event": "SampledWithoutReplacement", "population": int(whole), "drawn": int(drawn), "of": of, **rest}:
-            event = SampledWithoutReplacementDpEvent(whole, drawn, event_from_json(of))
+            event = dp_accounting.SampledWithoutReplacementDpEvent(whole, drawn, event_from_json(of))
         case {"event": "RevealedDrawGaussian", "population": int(whole), "noise_multiplier": float(noise), **rest}:
             event = RevealedDrawGaussianDpEvent(whole, noise)
         case {"event": "SelfComposed", "count": int(count), "of": of, **rest}:
-            event = SelfComposedDpEvent(event_from_json(of), count)
+            event = dp_accounting.SelfComposedDpEvent(event_from_json(of), count)
         case {"event": "Composed", "of": list(parts), **rest}:
-            event = ComposedDpEvent([event_from_json(part) for part in parts])
+            event = dp_accounting.ComposedDpEvent([event_from_json(part) for part in parts])
         case {"event": "NonPrivate", **rest}:
-            event = NonPrivateDpEvent()
+            event = dp_accounting.NonPrivateDpEvent()
         case _:
             name = data.get("event") if isinstance(data, dict) else None
             raise LedgerDamaged(f"the event {name!r} is unknown, or its fields are missing or of the wrong kind")

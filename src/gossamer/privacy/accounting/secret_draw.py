@@ -11,7 +11,7 @@ multiplier s is relative to the diameter of what the parts can answer. For gamma
 and the same with A and B exchanged. For gamma < 1, H_gamma(P || Q) = 1 - gamma + gamma H_1/gamma(Q || P) carries it over.
 The whole curve is convex, falls from 1 at 0 and stays above 1 - gamma. So it is the curve of a pair of distributions
 (Zhu, Dong and Wang 2022, proposition 10). That pair dominates every such release, in both orders, and dominating pairs compose
-adaptively (their theorem 10). `docs/proofs.md` has the proof line by line. It covers replace-one and, where units go to
+adaptively (their theorem 10). `lab/gs-wgan.md` has the proof line by line. It covers replace-one and, where units go to
 parts at random and independently, add-or-remove-one. The same curve holds for m of n records drawn without replacement, with
 q = m / n, under replace-one (Balle, Barthe and Gaboardi 2018, theorem 11).
 

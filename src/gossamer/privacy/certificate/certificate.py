@@ -20,18 +20,14 @@ from typing import Any
 
 from gossamer import notebook
 from gossamer.errors import GossamerError, LedgerDamaged
-from gossamer.files import write_atomically
+from gossamer.files import CERTIFICATE, CONFIG, LEDGER, MODEL, write_atomically
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.certificate import figures, statements
 from gossamer.privacy.certificate.declarations import is_date, nothing_declared, what_is_wrong
 from gossamer.privacy.certificate.json_diff import difference, same, settled, short
-from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
 
-LEDGER = "ledger.jsonl"
-CERTIFICATE = "certificate.json"
-CONFIG = "config.json"
 FORMAT = 7
 CONFIG_FORMAT = 5
 """Of config.json."""

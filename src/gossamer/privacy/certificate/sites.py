@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import LedgerDamaged
+from gossamer.files import SITES
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -62,10 +63,6 @@ def assumptions(settings: dict[str, Any]) -> list[str]:
         "an answer that a messenger has altered to other finite numbers cannot be told from a true one. It can spoil the "
         "generator, and costs no privacy",
     ]
-
-
-SITES = "sites.json"
-"""In the folder of a centre: the ledger of each site, by its name."""
 
 
 def read_ledger(text: str) -> PrivacyLedger:

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gossamer.errors import LedgerDamaged
+from gossamer.files import MODEL
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 
-MODEL = "model.safetensors"
-ANSWERS = "answers.safetensors"
-"""The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
 CHOICES = "choices"
 """The entry of config.json with the jobs of which a look chooses one: what the settings say of method, config and methods."""
 

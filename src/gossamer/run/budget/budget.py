@@ -11,10 +11,11 @@ from gossamer.data.source import Source
 from gossamer.data.sources.pictures.read import EMBEDDED
 from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
+from gossamer.files import CONFIG, LEDGER
 from gossamer.kinds import kind_of
 from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, DataSetBudget, OpenBudgetLog
-from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
+from gossamer.privacy.certificate.certificate import sha256
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.budget.entry import budget_log_at, charge_of, new_log_note, place_of
 from gossamer.run.storage.data_sources import DataSources

@@ -13,11 +13,11 @@ from typing import Any
 
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
+from gossamer.files import LEDGER
 from gossamer.methods import method_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
-from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.certificate.statements import role_of
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.storage.data_sources import DataSources

@@ -25,10 +25,10 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import SHOWN, row_texts
 from gossamer.errors import RequestError
 from gossamer.events import NOTE, Sink, note
+from gossamer.files import CONFIG
 from gossamer.methods.registry import AUTO
 from gossamer.metrics.metric import GUESSED, Measures
 from gossamer.metrics.registry import ACCURACY, BASELINE
-from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.release import release

@@ -17,13 +17,13 @@ from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import DataError, RunFolderError
 from gossamer.events import note
+from gossamer.files import LEDGER
 from gossamer.intervals import EstimateJson
 from gossamer.kinds import kind_of
 from gossamer.kinds.kind import Kind, Target
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation.evaluate import keep_figures

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gossamer.data.source import Data
 from gossamer.errors import GossamerError, RequestError, TooFewClients
 from gossamer.events import progress
-from gossamer.files import write_atomically
+from gossamer.files import SITES, write_atomically
 from gossamer.methods.contract import State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
@@ -225,7 +225,7 @@ class Centre:
                 shown[name] = read(Answer, files[-1].read_text()).ledger
                 ledger = ledgers.read_ledger(shown[name])
                 self.run.ledger.note_site(name, answers=len(files), lines=ledger.lines, last_hash=ledger.last_hash)
-        write_atomically(self.run.folder.file(ledgers.SITES), json.dumps(shown))
+        write_atomically(self.run.folder.file(SITES), json.dumps(shown))
 
     @property
     def _exchange(self) -> Path:

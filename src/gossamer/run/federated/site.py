@@ -26,7 +26,7 @@ from gossamer.data.source import Data
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, Interrupted, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
-from gossamer.files import write_atomically
+from gossamer.files import LEDGER, write_atomically
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan
@@ -36,7 +36,6 @@ from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.accounting.events import is_noisy
 from gossamer.privacy.certificate import sites
-from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism

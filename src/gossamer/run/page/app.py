@@ -1,33 +1,43 @@
 """The page: its addresses, and what answers them. It keeps no state: each answer is made from the files that are there now."""
 
+import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
+from gossamer.lazy import Lazy
+from gossamer.run.page import steps
 from gossamer.run.page.jobs import FIT, PageJob
 from gossamer.run.page.opened import DataSet, Form, Opened, inside
-from gossamer.run.page.steps.step import Step
+from gossamer.run.page.steps.step import Step, chosen
 from gossamer.run.words import plain
 
 STEPS = {
     step.name: step
     for step in (
-        Step("data", "Data", ("divide", "look")), Step("facts", "Facts", ("declare",)),
-        Step("protection", "Protection", ("limit",)), Step("method", "Method"), Step("train", "Train", ("start", "resume")),
-        Step("judge", "Judge", ("measure", "attack")), Step("release", "Release", ("make", "sign")),
-        Step("runs", "Runs", ("discard",)),
+        Step("data", "Your records", ("divide", "look")), Step("facts", "What may everybody know?", ("declare",)),
+        Step("protection", "How strong is the protection?", ("limit",)), Step("method", "Which method?"),
+        Step("train", "Train", ("start", "resume")), Step("judge", "How good are the samples?", ("measure", "attack")),
+        Step("release", "Make a release", ("make", "sign")), Step("runs", "All runs", ("discard",)),
     )
 }  # fmt: skip
+_SOON, _STYLED = 0.3, 0.2
+"""Seconds in which a whole page comes as one; and seconds for the style sheets, before modules are loaded that hold all up."""
+_HEADED, _WAITING = "</h1>", '<p class="waiting" role="status">Gossamer looks at these records: {} s</p>'
+"""What a step finds comes after the heading. Of these lines, a browser shows the last, and only while nothing follows."""
+promise: Any = Lazy("gossamer.run.report.promise")
+_Answer: TypeAlias = Callable[[Opened, Request, Form], Response]
 _REPORT = "report.html"
 _SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv", "samples.zip": "application/zip", _REPORT: "text/html"}
 """The files of a run or a release that the page shows."""
@@ -39,7 +49,7 @@ _RUN = Path(__file__).parents[1]
 def application(opened: Opened) -> Starlette:
     """Return the page. opened: the list of data sets."""
 
-    def bound(answer: Callable[[Opened, Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def bound(answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(_answered, answer, opened)
 
     return Starlette(
@@ -53,14 +63,18 @@ def application(opened: Opened) -> Starlette:
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
-            Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
+            Route("/d/{id}/{step}", functools.partial(_stepped, opened), methods=["GET"]),
             Route("/d/{id}/{step}/{action}", bound(_act), methods=["GET", "POST"]),
         ]
     )
 
 
-async def _answered(answer: Callable[[Opened, Request, Form], Response], opened: Opened, request: Request) -> Response:
-    """Answer a request in a thread. An error becomes a page without a traceback, which could hold a private value."""
+async def _answered(answer: _Answer, opened: Opened, request: Request, after: float = 0) -> Response:
+    """Answer a request in a thread, after so many seconds. An error becomes a page.
+
+    The page has no traceback, which could hold a private value.
+    """
+    await asyncio.sleep(after)
     form = Form(await request.body()) if request.method == "POST" else request.query_params
     try:
         return await run_in_threadpool(answer, opened, request, form)
@@ -98,6 +112,35 @@ def _open(opened: Opened, request: Request, form: Form) -> Response:
     except GossamerError as error:
         return _start(opened, request, form, error=plain(str(error)))
     return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
+
+
+async def _stepped(opened: Opened, request: Request) -> Response:
+    """The page of a step. Where it takes long, its heading comes at once, and the rest when it is there."""
+    heading = await _answered(_heading, opened, request)
+    if heading.status_code != 200:
+        return heading
+    loaded = hasattr(steps, request.path_params["step"])
+    work = asyncio.ensure_future(_answered(_step, opened, request, 0 if loaded else _STYLED))
+    if (await asyncio.wait({work}, timeout=_SOON if loaded else 0))[0]:
+        return work.result()
+
+    async def in_parts() -> AsyncIterator[str]:
+        yield bytes(heading.body).decode()
+        for seconds in itertools.count(1):
+            if (await asyncio.wait({work}, timeout=1))[0]:
+                yield bytes(work.result().body).decode().partition(_HEADED)[2]
+                return
+            yield _WAITING.format(seconds)
+
+    return StreamingResponse(in_parts(), media_type="text/html")
+
+
+def _heading(opened: Opened, request: Request, query: Form) -> Response:
+    """The beginning of the page of a step, which needs no records."""
+    data_set, step = _asked(opened, request)
+    done = _done(data_set, step, query, data_set.jobs.last())
+    page = _page("base.html", data_set=data_set, steps=STEPS.values(), step=step, done=done, chosen=chosen(query))
+    return HTMLResponse(bytes(page.body).decode().partition(_HEADED)[0] + _HEADED + _WAITING.format(0))
 
 
 def _step(opened: Opened, request: Request, query: Form) -> Response:
@@ -169,7 +212,7 @@ def _shown(data_set: DataSet, step: Step, query: Form, refused: GossamerError | 
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
         done=_done(data_set, step, query, job), running=job is not None and job.running, error=error, given=given,
-        problems=problems, chosen=STEPS["protection"].module.chosen(query), **content,
+        problems=problems, chosen=chosen(query), **content,
     )  # fmt: skip
 
 
@@ -197,14 +240,12 @@ def _page(template: str, *, status: int = 200, **content: Any) -> Response:
 @functools.cache
 def _environment() -> Environment:
     """The templates of the page, and those that it shares with the report."""
-    from gossamer.run.report import promise
-
     environment = Environment(
         loader=PrefixLoader({
             "page": PackageLoader("gossamer.run.page", "templates"), "report": PackageLoader("gossamer.run.report", "."),
         }),
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["up"] = functools.partial(promise.up, digits=3)
+    environment.filters["up"] = lambda value: promise.up(value, digits=3)
     environment.filters["pairs"] = lambda texts: [(str(text), str(text)) for text in texts]
     return environment

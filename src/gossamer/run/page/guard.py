@@ -120,7 +120,7 @@ class Guard:
 def opening(address: str) -> str:
     """A page that leads to an address at once. Its icon is empty: a browser asks for none."""
     head = f'<!doctype html><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url={address}">'
-    return f'{head}<p>Gossamer loads the page. This takes a few seconds. <a href="{address}">Open it now</a></p>'
+    return f'{head}<p>Gossamer opens the page. <a href="{address}">Open it now</a></p>'
 
 
 def _refusal() -> Response:

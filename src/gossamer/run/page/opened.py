@@ -326,7 +326,10 @@ def inside(folder: str) -> Content:
     """
     where = Path(unquoted(folder)).expanduser().resolve()
     try:
-        found = [path for path in sorted(where.iterdir()) if path.name[0] != "." and may_be_records(path)]
+        own = {path.parent for path in where.glob(f"*/{_ID}")}  # what the page has made of other records
+        found = [
+            path for path in sorted(where.iterdir()) if path.name[0] != "." and may_be_records(path) and path not in own
+        ]
     except OSError as error:
         raise RequestError(f"{where} cannot be listed ({error.strerror}). Choose another folder.") from None
     folders, files = ([path for path in found if path.is_dir() == wanted][:MOST_LISTED] for wanted in (True, False))

@@ -40,8 +40,10 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
     )  # fmt: skip
     say(f"The page is at {guard.address}")
     say("This address works once, in one browser on this machine. Ctrl-C ends the page; training goes on.")
-    # What the steps need is loaded while the user reads the first page.
-    threading.Thread(target=lambda: [step.module for step in app.STEPS.values()], daemon=True).start()
+    # What the steps need is loaded while the user reads the first page. Loading holds up all else, so it comes later.
+    loading = threading.Timer(2, lambda: [step.module for step in app.STEPS.values()])
+    loading.daemon = True
+    loading.start()
     stop_at_hangup(server.handle_exit)
     try:
         if open_browser:

@@ -19,10 +19,10 @@ import numpy as np
 
 from gossamer.data.tables.any_card import SAMPLES, card_class
 from gossamer.errors import DataError, LedgerDamaged, RequestError, RunFolderError
+from gossamer.files import MODEL
 from gossamer.kinds import kind_of
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.certificate.statements import MODEL
 from gossamer.run.storage.versions import versions, with_source
 
 if TYPE_CHECKING:

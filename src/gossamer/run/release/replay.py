@@ -16,13 +16,13 @@ from torch import Tensor
 
 from gossamer.data.source import Data
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError
+from gossamer.files import ANSWERS, MODEL
 from gossamer.kinds import kind_of
 from gossamer.kinds.toys import stripes
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import Checked, sha256
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger

@@ -10,11 +10,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from gossamer.errors import RequestError
+from gossamer.files import ANSWERS
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, in_words, questions
-from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.run.release.contents import TABLES, sample_set
 from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.templates import template

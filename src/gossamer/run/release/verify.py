@@ -17,6 +17,7 @@ from gossamer import notebook, plugins
 from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
+from gossamer.files import ANSWERS, CERTIFICATE, CONFIG, LEDGER, MODEL, SITES
 from gossamer.kinds import kind_of
 from gossamer.kinds.score import SCORE
 from gossamer.lazy import Lazy
@@ -24,11 +25,11 @@ from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import sites
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
+from gossamer.privacy.certificate.certificate import Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role_of
+from gossamer.privacy.certificate.statements import plugin, role_of
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -36,21 +37,7 @@ from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.texts import CROISSANT, croissant, readme
 from gossamer.run.report.audit_record import audited, refuted, said_by
-from gossamer.run.storage.run_folder import (
-    ATTACKS,
-    AUDIT,
-    EVENTS,
-    METRICS,
-    OURS,
-    PRIVATE,
-    RELEASED,
-    REPORT,
-    SAMPLES,
-    SIGNATURE,
-    SUMS,
-    RunFolder,
-    today,
-)
+from gossamer.run.storage import run_folder
 from gossamer.run.storage.run_plan import LOOK, RunPlan
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
@@ -62,19 +49,19 @@ else:
     replaying = Lazy("gossamer.run.release.replay")
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
+MAY_HAVE = (README, LOADER, SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
     CONFIG: "whether the data card and the count of earlier runs are true.",
-    REPORT: "whether it agrees with the certificate.",
-    SAMPLES: "whether the generator drew it.",
+    run_folder.REPORT: "whether it agrees with the certificate.",
+    run_folder.SAMPLES: "whether the generator drew it.",
     ANSWERS: "whether their noise is honest. For this, you rely on the signer. `gossamer.verify(..., replay=True)` shows "
     "whether the model follows from them.",
 }
 """What is not checked, by the file."""
-INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE)
+INTERNAL = (run_folder.METRICS, run_folder.ATTACKS, run_folder.EVENTS, run_folder.PRIVATE)
 """What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
 """Relative: the stated sum over several runs may be so much less than the cost of one, as accountants use finite grids."""
@@ -126,7 +113,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         RunFolderError: if the folder does not exist or holds no finished run, or its method is not installed.
         RequestError: if the key is none, or `public` are not the public records of the run.
     """
-    folder = RunFolder(Path(run))
+    folder = run_folder.RunFolder(Path(run))
     if not folder.file(CERTIFICATE).exists() and not (folder.begun and is_release(folder.path)):
         folder.check_finished()
     checked = check(folder.path)
@@ -143,7 +130,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         signature_problems, signature_notes = signing.check(folder.path, to_sign(folder.path), key=key)
         problems, notes = problems + sum_problems + signature_problems, notes + signature_notes
         if refuted(folder.path):
-            problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
+            problems.append(f"{run_folder.AUDIT}: the audit refutes the epsilon of this run.")
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
@@ -152,7 +139,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
             if figure := checked.stated["figures"].get(name):
                 notes.append(f"{figure['statement']} Recomputed from the answer in {LEDGER}.")
         declared = checked.stated.get("declared", {})
-        if not problems and is_past(declared, today()):
+        if not problems and is_past(declared, run_folder.today()):
             notes.append(
                 f"Expired: this release was to be used until {declared['expires']}. Ask for a newer one. What its guarantee "
                 "says still holds."
@@ -320,13 +307,13 @@ def to_sign(folder: Path) -> list[str]:
     if not is_release(folder):
         return [MODEL, CERTIFICATE, LEDGER, CONFIG]
     try:
-        return [*read_sums(folder), SUMS]
+        return [*read_sums(folder), run_folder.SUMS]
     except ValueError:
         return []
 
 
 def is_release(folder: Path) -> bool:
-    return (folder / SUMS).is_file()
+    return (folder / run_folder.SUMS).is_file()
 
 
 def _sums(folder: Path) -> tuple[list[str], list[str]]:
@@ -335,32 +322,36 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
         stripped = sorted(path.name for path in folder.iterdir() if path.name.casefold() in (README.casefold(), LOADER))
         if stripped:
             return [
-                f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. If it is a RUN, move "
-                f"{stripped[0]} elsewhere."
+                f"{run_folder.SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. "
+                f"If it is a RUN, move {stripped[0]} elsewhere."
             ], []
-        expected = {*OURS, PRIVATE}
+        expected = {*run_folder.OURS, run_folder.PRIVATE}
         foreign = sorted(path.name for path in folder.iterdir() if path.name not in expected)
         return [], [
-            f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "
-            "evaluation.",
+            f"{run_folder.REPORT} and {run_folder.SAMPLES} are not checked: this is a RUN, not a release, and its report is "
+            "rewritten after every evaluation.",
             *(f"{name!r} is not part of the run: nothing here speaks for it." for name in foreign),
         ]
     try:
         listed = read_sums(folder)
     except ValueError:
-        return [f"{SUMS} does not name the files of a release."], []
-    problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in listed]
+        return [f"{run_folder.SUMS} does not name the files of a release."], []
+    problems = [
+        f"{run_folder.SUMS} does not name {name}."
+        for name in (*run_folder.RELEASED, run_folder.REPORT)
+        if name not in listed
+    ]
     notes = []
     for name, digest in listed.items():
         path = folder / name
         if path.is_symlink() or not path.is_file():
             problems.append(f"{name} is missing, or a link.")
         elif sha256(path) != digest:
-            problems.append(f"{name} is not the file that was released (its SHA-256 differs from {SUMS}).")
+            problems.append(f"{name} is not the file that was released (its SHA-256 differs from {run_folder.SUMS}).")
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name in (*listed, SUMS, SIGNATURE):
+        elif path.name in (*listed, run_folder.SUMS, run_folder.SIGNATURE):
             continue
         elif _runs(path):
             problems.append(
@@ -381,14 +372,14 @@ def _runs(path: Path) -> bool:
 
 def read_sums(folder: Path) -> dict[str, str]:
     """Name and SHA-256 of the files of a release. Raises ValueError if SHA256SUMS is malformed."""
-    if (folder / SUMS).is_symlink():
+    if (folder / run_folder.SUMS).is_symlink():
         raise ValueError("a link")
     digests: dict[str, str] = {}
-    with (folder / SUMS).open(encoding="utf-8") as file:
+    with (folder / run_folder.SUMS).open(encoding="utf-8") as file:
         lines = file.read(2**16).splitlines()
     for line in lines:
         digest, name = line.split("  ", 1)
-        if name in digests or name not in (*RELEASED, REPORT, *MAY_HAVE):
+        if name in digests or name not in (*run_folder.RELEASED, run_folder.REPORT, *MAY_HAVE):
             raise ValueError(name)
         digests[name] = digest
     return digests

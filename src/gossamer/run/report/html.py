@@ -15,12 +15,11 @@ from typing import Any
 from markupsafe import Markup
 
 from gossamer.errors import LedgerDamaged, RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import CERTIFICATE, MODEL, write_atomically
 from gossamer.kinds import kind_of
 from gossamer.kinds.histograms import MOST_DRAWN
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.report.templates import as_written, template

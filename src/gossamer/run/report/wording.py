@@ -43,16 +43,16 @@ def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     first = f"A classifier learns as much from the samples as from real records, as far as {samples['n']:,} test records tell."
     if guess and samples["low"] <= guess["value"]:
-        first = "A classifier that learns from the samples is no better than guessing."
+        also = ", or from real records," if real["low"] <= guess["value"] else ""
+        first = f"A classifier that learns from the samples{also} is no better than guessing."
     elif samples["high"] < real["low"]:
         first = "A classifier learns less from the samples than from real records."
-    learned = f"After learning from the samples it gets {_share(samples)} of them right ({_range(samples)})."
+    learned = f"After learning from the samples it gets {_share(samples)} of test records right ({_range(samples)})."
     after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
-    released = (
+    mine = (
         [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
     )
-    limits = "This does not say whether the samples look like the records."
-    return [*released, f"{table}{first}", learned, after, limits]
+    return [*mine, f"{table}{first}", learned, after, "This does not say whether the samples look like the records."]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

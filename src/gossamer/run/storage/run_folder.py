@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
-from gossamer.files import begun, hold, write_atomically
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
-from gossamer.privacy.certificate.sites import SITES
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL
-from gossamer.privacy.ledger import locked
+from gossamer.files import ANSWERS, CERTIFICATE, CONFIG, LEDGER, MODEL, SITES, begun, hold, write_atomically
+from gossamer.lazy import Lazy
 
+_ledger: Any = Lazy("gossamer.privacy.ledger")
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
 ATTACKS = "attacks.json"
@@ -175,7 +173,7 @@ class RunFolder:
         if not self.begun:
             self._delete()
             return
-        with locked(self.file(LEDGER), "r+b"):
+        with _ledger.locked(self.file(LEDGER), "r+b"):
             self._delete()
 
     def remove(self) -> None:

@@ -18,15 +18,16 @@ from gossamer import plugins
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
+from gossamer.files import ANSWERS, CONFIG, LEDGER, MODEL
 from gossamer.kinds import kind_of
 from gossamer.kinds.score import SCORE, Facts
 from gossamer.methods.contract import BaseConfig, Query, State
 from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
-from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.certificate import CONFIG_FORMAT, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes, score_weights
-from gossamer.privacy.certificate.statements import ANSWERS, CHOICES, MODEL
+from gossamer.privacy.certificate.statements import CHOICES
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger

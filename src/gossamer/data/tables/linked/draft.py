@@ -12,7 +12,7 @@ from gossamer.data.tables.draft import HEADER, STEPS, draft_table_card
 from gossamer.data.tables.linked.links import Linked, find_links
 
 _STEP = (
-    "Check how the tables are linked: parent, keys and order. Say in max_rows how many rows of a parent samples have."
+    "Check how the tables are linked, and by what rows are ordered. Say in max_rows how many rows can belong to one."
 )
 
 

@@ -1,17 +1,16 @@
 """The third step: choose epsilon, and limit what all runs may use together."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 from gossamer.data.tables import any_card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError
 from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
+from gossamer.run.page.steps.step import chosen
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
 
-CHOSEN = ("epsilon", "delta", "method", "pictures")
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
 
@@ -44,11 +43,6 @@ def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
         raise FormError("This limit is larger than the present one.", {"limit": problem})
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta, force="larger" in form)
     return f"protection?{chosen(form)}"
-
-
-def chosen(query: Form) -> str:
-    """What the user has chosen for a run, as the query of an address."""
-    return urlencode({name: query[name] for name in CHOSEN if query.get(name)})
 
 
 def asked(card: AnyCard, query: Form) -> tuple[float, float]:

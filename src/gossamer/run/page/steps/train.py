@@ -13,7 +13,8 @@ from gossamer.run.page.jobs import FIT
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import units_of
 from gossamer.run.page.steps.method import command_for
-from gossamer.run.page.steps.protection import asked, chosen
+from gossamer.run.page.steps.protection import asked
+from gossamer.run.page.steps.step import chosen
 from gossamer.run.report import promise
 
 SMALL, BLOCK = 8 << 20, 4096
