@@ -55,7 +55,7 @@ def test_a_quarter_of_the_persons_is_held_out():
     owners = np.repeat(np.arange(40), [3, 1] * 20)
     codes = owners[:, None].astype(np.int32) % 3
     data = Described("toy", TableCard(columns=(CATEGORY,), declared_size=40), Table(codes, owners), codes * 1.0)
-    seen, others = data.parts()
+    seen, others = data.parts(4)
     assert (seen.card.declared_size, others.card.declared_size) == (30, 10)
     assert not {*seen.table.units} & {*others.table.units} and len(seen.table) + len(others.table) == 80
     assert np.array_equal(others.values[:, 0], others.table.units % 3)
