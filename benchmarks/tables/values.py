@@ -2,9 +2,9 @@
 
     python -m benchmarks.tables values                                    marginals on eight tables, four epsilons, three seeds
     python -m benchmarks.tables values --only loans --epsilon 1 -o FILE   FILE keeps the results; what it has is not made again
-    python -m benchmarks.tables values --methods rows card dpmm-mst       rows drawn from the real ones; public facts alone; a peer
+    python -m benchmarks.tables values --methods rows card dpmm-mst       rows drawn from the real ones; no records; a peer
     python -m benchmarks.tables values --judge PYTHON                     SDMetrics' quality score too
-    python -m benchmarks.tables values --methods rows --held-out          one half of the rows beside the other: what chance gives
+    python -m benchmarks.tables values --methods rows --held-out          one half of the rows beside the other
     python -m benchmarks.tables values --held-out --set columns_share=1   a quarter held out; all of the budget in columns
     python -m benchmarks.tables values show FILE ...                      the worst column of each figure, and what is missed
     python -m benchmarks.tables values forecast FILE                      what `recommend` says of tables with as much noise
@@ -317,7 +317,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--epsilon", nargs="+", type=float, default=[0.3, 1.0, 3.0, 10.0])
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--set", nargs="*", type=own.setting, default=[], metavar="NAME=VALUE")
-    options.add_argument("--held-out", action="store_true", help="compare with a quarter that methods do not get, `rows` with half")
+    options.add_argument(
+        "--held-out", action="store_true", help="compare with a quarter that methods do not get, `rows` with half"
+    )
     options.add_argument("--judge", type=Path, metavar="PYTHON", help="with SDMetrics; default: no quality score")
     options.add_argument("--environments", type=Path, default=Path("build/peers"))
     options.add_argument("--limit", type=float, metavar="SECONDS", help="stop a peer after so long; default: never")

@@ -217,7 +217,8 @@ class _Numbers:
         """What is wrong with a text that is no number, date or duration."""
         if unicodedata.normalize("NFC", text).strip().casefold() in self._absent:
             return _MISSING
-        comma = "," in text and not self._form.thousands and self._form.decimal == "." and _has_digits_only(text)
+        digits = text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()
+        comma = "," in text and not self._form.thousands and self._form.decimal == "." and digits
         fault = _NO_TEXT[self._column.kind]
         return _COMMA if fault == _TEXT and comma else fault
 
@@ -270,7 +271,3 @@ _OF_TYPES: dict[str, tuple[tuple[str, ...], Callable[["pa.Array", Column], np.nd
 def missing_words(column: Column) -> frozenset[str]:
     """What is read as missing in a column, in small letters."""
     return MISSING_WORDS | {word.casefold() for word in column.missing_words}
-
-
-def _has_digits_only(text: str) -> bool:
-    return text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()

@@ -189,14 +189,22 @@ document(TableCard)
 
 
 @dataclass(frozen=True, repr=False)
-class TableDraft:
-    """A draft of the card of a table. It is private: it holds values of records, as comments. No run takes them.
+class Draft:
+    """A draft of a card. It is private: it holds values of records, as comments. No run takes them.
 
     Args:
         text: the draft as TOML. Each line that begins with "# measured: " waits for what you declare.
     """
 
     text: str
+
+    def save(self, path: str | Path) -> None:
+        """Write the draft to a file that only you can read, over what was there."""
+        write_private(at_home(path), self.text)
+
+
+class TableDraft(Draft):
+    """A draft of the card of a table."""
 
     def __repr__(self) -> str:
         """Show which columns wait, and no value."""
@@ -233,10 +241,6 @@ class TableDraft:
             if facts_of_draft(found[0])["column"][0]["name"] == name:
                 return TableDraft(text[: found.start()] + lines + text[found.end() :])
         return TableDraft(f"{text.rstrip()}\n\n{lines}")
-
-    def save(self, path: str | Path) -> None:
-        """Write the draft to a file that only you can read, over what was there."""
-        write_private(at_home(path), self.text)
 
     def declared(self) -> TableCard:
         """The card, once nothing in the draft is measured. Raises CardError: names the columns that wait."""

@@ -112,14 +112,10 @@ def compared(column: Column, samples: Cells, tests: Cells, train: Cells) -> list
         train: real training rows: which values there are, and which of them are rare.
     """
     found = [*_of_shares(column, samples, tests, train)]
-    found += sorted(_of_values(column, samples, tests, train), key=_times)[:SHOWN]
+    found += sorted(_of_values(column, samples, tests, train), key=lambda each: -each.times)[:SHOWN]
     if not column.values:
         found += _of_numbers(column, samples.in_order(), tests.in_order())
-    return sorted(found, key=_times)
-
-
-def _times(compared: Compared) -> float:
-    return -compared.times
+    return sorted(found, key=lambda each: -each.times)
 
 
 def _of_numbers(column: Column, samples: Cells, tests: Cells) -> Iterator[Compared]:

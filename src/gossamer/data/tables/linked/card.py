@@ -3,17 +3,15 @@
 import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gossamer.data.card import Card, check_keys, document, meanings
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.columns.column import same_name
-from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.card import Draft, TableCard
 from gossamer.data.tables.linked.part import Part, parts_of
 from gossamer.data.tables.linked.table import SHARED, LinkedTable
 from gossamer.errors import CardError, did_you_mean
-from gossamer.files import at_home, write_private
 
 if TYPE_CHECKING:
     import torch
@@ -132,23 +130,12 @@ class LinkedCard(Card):
 document(LinkedCard)
 
 
-@dataclass(frozen=True, repr=False)
-class LinkedDraft:
-    """A draft of the card of linked tables. It is private: it holds values of records, as comments. No run takes them.
-
-    Args:
-        text: the draft as TOML. Each line that begins with "# measured: " waits for what you declare.
-    """
-
-    text: str
+class LinkedDraft(Draft):
+    """A draft of the card of linked tables."""
 
     def __repr__(self) -> str:
         """Show how many lines wait, and no value."""
         return f"LinkedDraft({len(_WAITS.findall(self.text))} measured lines to declare)"
-
-    def save(self, path: str | Path) -> None:
-        """Write the draft to a file that only you can read, over what was there."""
-        write_private(at_home(path), self.text)
 
     def declared(self) -> LinkedCard:
         """The card, once nothing in the draft is measured. Raises CardError: how many lines wait."""
