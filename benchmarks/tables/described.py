@@ -55,10 +55,10 @@ class Described:
         owners = self.table.units
         return np.ones(len(self.table)) if owners is None else 1 / np.bincount(owners)[owners]
 
-    def parts(self) -> tuple["Described", "Described"]:
-        """Three quarters of the rows, or of the persons, with a card that declares so many; and the others."""
+    def parts(self, count: int) -> tuple["Described", "Described"]:
+        """All but a part of the rows, or of the persons, with a card that declares so many; and the part, one of `count`."""
         owners = np.arange(len(self.table)) if self.table.units is None else self.table.units
-        held_out = np.random.default_rng(0).permutation(owners.max() + 1)[owners] % 4 == 0
+        held_out = np.random.default_rng(0).permutation(owners.max() + 1)[owners] % count == 0
         return self._part(~held_out), self._part(held_out)
 
     def _part(self, rows: np.ndarray) -> "Described":

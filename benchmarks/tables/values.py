@@ -2,8 +2,9 @@
 
     python -m benchmarks.tables values                                    marginals on eight tables, four epsilons, three seeds
     python -m benchmarks.tables values --only loans --epsilon 1 -o FILE   FILE keeps the results; what it has is not made again
-    python -m benchmarks.tables values --methods rows dpmm-mst            rows drawn from the real ones; a peer
+    python -m benchmarks.tables values --methods rows card dpmm-mst       rows drawn from the real ones; no records; a peer
     python -m benchmarks.tables values --judge PYTHON                     SDMetrics' quality score too
+    python -m benchmarks.tables values --methods rows --held-out          one half of the rows beside the other
     python -m benchmarks.tables values --held-out --set columns_share=1   a quarter held out; all of the budget in columns
     python -m benchmarks.tables values show FILE ...                      the worst column of each figure, and what is missed
     python -m benchmarks.tables values forecast FILE                      what `recommend` says of tables with as much noise
@@ -161,6 +162,9 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
     method, epsilon, seed = run["method"], run["epsilon"], run["seed"]
     if method == "rows":
         return data.drawn(DRAWN, seed), {}
+    if method == "card":
+        sizes = [column.size for column in data.card.columns]
+        return to_numbers(np.random.default_rng(seed).integers(0, sizes, (DRAWN, len(sizes))), data.card, seed=seed), {}
     if method in PEERS:
         asked.logs.mkdir(parents=True, exist_ok=True)
         log = asked.logs / f"values-{data.name}-{method}-eps{epsilon:g}-seed{seed}.log"
@@ -186,7 +190,7 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
 
 def result_of(run: Result, data: Described, asked: argparse.Namespace) -> Result:
     """Train, sample and measure; or the error of a peer that ended without samples."""
-    seen, data = data.parts() if asked.held_out else (data, data)
+    seen, data = data.parts(2 if run["method"] == "rows" else 4) if asked.held_out else (data, data)
     try:
         made, about = samples(run, seen, asked)
     except PeerFailed as error:
@@ -195,12 +199,12 @@ def result_of(run: Result, data: Described, asked: argparse.Namespace) -> Result
     for at, column in enumerate(data.card.columns):
         for name, value in figures(column, data.values[:, at], data.weights, made[:, at]).items():
             found[name][column.name] = round(float(value), 5)
-    about |= pairs(data, made) | ({"quality": judged(asked.judge, data, made)} if asked.judge else {})
+    about |= pairs(data, made) | (judged(asked.judge, data, made) if asked.judge else {})
     return {**run, **{key: float(f"{value:.4g}") for key, value in about.items()}, "figures": found}
 
 
-def judged(python: Path, data: Described, made: np.ndarray) -> float:
-    """The quality score of SDMetrics."""
+def judged(python: Path, data: Described, made: np.ndarray) -> Figures:
+    """The quality score of SDMetrics: the mean of the scores of columns and of pairs, which it has too."""
     with tempfile.TemporaryDirectory() as folder:
         task = Path(folder) / "task.npz"
         is_category = [bool(column.values) for column in data.card.columns]
@@ -208,7 +212,8 @@ def judged(python: Path, data: Described, made: np.ndarray) -> float:
         ended = subprocess.run(
             [python, SCRIPTS / "with_sdmetrics.py", task], capture_output=True, text=True, check=True
         )
-    return float(ended.stdout)
+    shapes, trends = map(float, ended.stdout.split())
+    return {"quality": (shapes + trends) / 2, "shapes": shapes, "trends": trends}
 
 
 def show(results: Sequence[Result]) -> None:
@@ -224,7 +229,7 @@ def show(results: Sequence[Result]) -> None:
         rows = ", held-out rows" * held_out
         print(f"\n{data}{rows}, {method} {settings}, epsilon {epsilon:g}, {len(runs)} seeds", end="")
         finished = [run for run in runs if "error" not in run]
-        for name in ("cpu", "quality", "columns", "pairs", "independent"):
+        for name in ("cpu", "quality", "shapes", "trends", "columns", "pairs", "independent"):
             if values := [run[name] for run in finished if name in run]:
                 print(f", {name} {np.mean(values):.3g}", end="")
         print("".join(f"\n  {run['error']}" for run in runs if "error" in run))
@@ -308,11 +313,13 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_argument("--only", nargs="+", choices=ROWS, default=[*ROWS], metavar="TABLE", help=", ".join(ROWS))
-    options.add_argument("--methods", nargs="+", choices=["marginals", "rows", *PEERS], default=["marginals"])
+    options.add_argument("--methods", nargs="+", choices=["marginals", "rows", "card", *PEERS], default=["marginals"])
     options.add_argument("--epsilon", nargs="+", type=float, default=[0.3, 1.0, 3.0, 10.0])
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--set", nargs="*", type=own.setting, default=[], metavar="NAME=VALUE")
-    options.add_argument("--held-out", action="store_true", help="compare with a quarter that methods do not get")
+    options.add_argument(
+        "--held-out", action="store_true", help="compare with a quarter that methods do not get, `rows` with half"
+    )
     options.add_argument("--judge", type=Path, metavar="PYTHON", help="with SDMetrics; default: no quality score")
     options.add_argument("--environments", type=Path, default=Path("build/peers"))
     options.add_argument("--limit", type=float, metavar="SECONDS", help="stop a peer after so long; default: never")

@@ -1,4 +1,6 @@
-"""The quality score of SDMetrics 0.32.0, in an environment of its own: Python 3.11, `pip install sdmetrics==0.32.0`.
+"""SDMetrics 0.32.0: its scores for the shapes of columns and for the trends of pairs.
+
+It has an environment of its own: Python 3.11, `pip install sdmetrics==0.32.0`.
 
     PYTHON benchmarks/tables/peers/with_sdmetrics.py TASK.npz
 
@@ -25,4 +27,4 @@ if __name__ == "__main__":
     kinds = [{"sdtype": "categorical" if category else "numerical"} for category in is_category]
     report = QualityReport()
     report.generate(real, made, {"columns": dict(zip(real.columns, kinds, strict=True))}, verbose=False)
-    print(report.get_score())
+    print(*report.get_properties()["Score"])

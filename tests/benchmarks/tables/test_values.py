@@ -51,14 +51,24 @@ def test_pairs_are_compared_with_independent_columns():
     assert values.pairs(data, np.stack([a, 1 + 0 * a], 1))["columns"] == pytest.approx(0.25)
 
 
+def test_the_card_alone_draws_every_code_with_the_same_chance():
+    card = TableCard(columns=(CATEGORY, NUMBER), declared_size=9)
+    data = Described("toy", card, Table(np.zeros((9, 2), np.int32)), np.zeros((9, 2)))
+    made, about = values.samples({"method": "card", "epsilon": 0.0, "seed": 0, "settings": {}}, data, None)
+    assert np.bincount(made[:, 0].astype(int)) / len(made) == pytest.approx(1 / 3, abs=0.01) and about == {}
+    assert np.isnan(made[:, 1]).mean() == pytest.approx(1 / 17, abs=0.005), "16 bins and the missing value"
+    assert np.nanmean(made[:, 1]) == pytest.approx(50, abs=1)
+
+
 def test_a_quarter_of_the_persons_is_held_out():
     owners = np.repeat(np.arange(40), [3, 1] * 20)
     codes = owners[:, None].astype(np.int32) % 3
     data = Described("toy", TableCard(columns=(CATEGORY,), declared_size=40), Table(codes, owners), codes * 1.0)
-    seen, others = data.parts()
+    seen, others = data.parts(4)
     assert (seen.card.declared_size, others.card.declared_size) == (30, 10)
     assert not {*seen.table.units} & {*others.table.units} and len(seen.table) + len(others.table) == 80
     assert np.array_equal(others.values[:, 0], others.table.units % 3)
+    assert [len(np.unique(part.table.units)) for part in data.parts(2)] == [20, 20]
 
 
 def test_what_is_missed_is_printed_and_the_forecast_is_toml(tmp_path, capsys):

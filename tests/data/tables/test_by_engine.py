@@ -249,15 +249,17 @@ def test_rules_between_columns_are_not_for_engines() -> None:
         counted_by(DuckDb(nasty()), ruled)
 
 
-@pytest.mark.parametrize("kind", ["int64", "double", "date32[day]", "timestamp[us]"])
+@pytest.mark.parametrize("kind", ["int64", "clock", "double", "date32[day]", "timestamp[us]"])
 def test_steps_are_those_of_the_reader_at_every_neighbour_of_a_start(kind: str) -> None:
     """Values that are drawn near the starts of steps and anywhere have the code of their step."""
     words: dict[str, Any] = {"missing": True, "missing_words": ("-9",), "outside": "other"}
     of_numbers = Column(name="x", kind="number", bounds=(-5.0, 5.0), bins=7, special=(2.0, 1e6), **words)
     of_times = Column(name="x", kind="datetime", bounds=YEAR, bins=9, special=("2024-06-01T00:00:00",), outside="other")
-    column = of_numbers if kind in ("int64", "double") else of_times
+    of_clock = Column(name="x", kind="integer", bounds=(0, 2400), bins=9, special=(9999,), clock=True, **words)
+    column = {"int64": of_numbers, "double": of_numbers, "clock": of_clock}.get(kind, of_times)
     reader = by_engine.Reader(column)
-    arrow = {"int64": pa.int64(), "double": pa.float64(), "date32[day]": pa.date32()}.get(kind, pa.timestamp("us"))
+    types = {"int64": pa.int64(), "clock": pa.int64(), "double": pa.float64(), "date32[day]": pa.date32()}
+    arrow = types.get(kind, pa.timestamp("us"))
     starts, codes = by_engine._starts(reader, column, arrow)
     rng = np.random.default_rng(0)
     anywhere = rng.choice(starts[1:], 2_000) + rng.integers(-3, 3, 2_000)

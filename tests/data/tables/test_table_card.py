@@ -66,7 +66,7 @@ def test_edges_of_bins():
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize(("decimals", "low", "high"), [(0, 17, 90), (1, 0.1, 100.0), (2, 5.0, 31.0), (3, -0.5, 0.25)])
+@pytest.mark.parametrize(("decimals", "low", "high"), [(0, 17, 90), (1, 0.1, 100.0), (2, 0.29, 31.0), (3, -0.5, 0.25)])
 def test_each_value_of_a_fine_grid_has_a_bin_of_its_own(decimals, low, high, log):
     """Whole numbers are a grid without decimals. The largest value shares its bin with none."""
     steps = np.arange(round(low * 10**decimals), round(high * 10**decimals) + 1)
@@ -112,6 +112,9 @@ def test_values_with_a_code_of_their_own_leave_no_bin_empty():
         (dict(kind="integer", bounds=[0, 9], log=True), "smallest value above 0"),
         (dict(kind="integer", edges=[0, 1, 9], zero=True), "bin 0 .* holds no value besides zero"),
         (dict(kind="integer", bounds=[0, 1], zero=True, special=[1]), "bin 0 .* holds no value besides zero"),
+        (dict(kind="integer", bounds=[0, 2399], clock=True), "clock.*below 60"),
+        (dict(kind="integer", bounds=[0, 2400], clock=True, special=[1275]), "clock.*below 60"),
+        (dict(kind="integer", bounds=[-100, 2400], clock=True), "clock.*below 60"),
         (dict(kind="integer", bounds=[1, 9], special=[0], zero=True), "no two special"),
         (dict(kind="integer", bounds=[1, 9], decimals=2), "'x', decimals: it is no entry of a column of kind integer"),
         (dict(kind="integer", bounds=[1, 9], missing=1), "true or false"),

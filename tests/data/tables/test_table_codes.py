@@ -100,6 +100,22 @@ def test_whole_numbers():
     ]
 
 
+@pytest.mark.parametrize("facts", [{}, {"zero": True}, {"special": (-1, 9999)}, {"special": (1230,)}])
+@pytest.mark.parametrize("bins", [1, 7, 16, 1_440])
+def test_samples_of_a_clock_have_minutes_below_60(facts, bins):
+    column = Column(name="x", kind="integer", bounds=(0, 2359), bins=bins, clock=True, **facts)
+    times = [100 * hour + minute for hour in range(24) for minute in range(60)]
+    wanted = np.repeat(np.arange(column.size, dtype=np.int32), 300)[:, None]
+    made = decode(wanted, TableCard(columns=(column,), declared_size=9), seed=3)["x"]
+    assert {*made.tolist()} <= {*times, *facts.get("special", ())}
+    assert np.array_equal(codes(column, made), wanted[:, 0])
+    assert {*codes(column, times)} == {*range(column.size)} - {column.plain + k for k in range(2) if -1 in column.apart}
+    if bins == 1_440:
+        assert {*made.tolist()} >= {*times}
+    for raw in (["1299"], np.array([765])):
+        assert "no minutes" in fault(column, raw)
+
+
 def test_numbers():
     column = Column(name="x", kind="number", bounds=(0, 1), bins=4)
     assert codes(column, ["0", "0.25", "0.2499", "1", "1.0e-3"]) == [0, 1, 0, 3, 0], "the last bin includes both edges"

@@ -333,6 +333,14 @@ def test_zeros_and_sentinels(tmp_path):
     assert columns["x"].special == (), "one number below zero is no code"
 
 
+def test_times_of_day_without_a_colon_are_asked(tmp_path):
+    minutes = RANDOM.integers(0, 1440, N)
+    columns, text, *_ = drafted(tmp_path, minutes // 60 * 100 + minutes % 60)
+    assert columns["x"].clock and "\n# measured: clock = true\n" in text, "seen in records, so a comment"
+    for others in (RANDOM.integers(0, 2400, N), 50 * RANDOM.integers(0, 48, N), RANDOM.integers(0, 60, N)):
+        assert not drafted(tmp_path, others)[0]["x"].clock
+
+
 def test_skewed_numbers_get_bins_that_grow(tmp_path):
     incomes = np.round(np.random.default_rng(5).lognormal(9, 1.2, N), 2)
     incomes[7] = 5_000_000

@@ -17,7 +17,7 @@ from gossamer.data.tables import table as tables
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import TableEncoder
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.table import GRID, Map, Table, WeightedTable, identify
+from gossamer.data.tables.table import GRID, Map, Table, WeightedTable, identify, together
 from gossamer.errors import DataError
 
 NAN = float("nan")
@@ -157,3 +157,13 @@ def test_ids_whose_hashes_begin_alike_are_two_persons() -> None:
     held = owners.weighted(Table(np.zeros((6, 1), np.int16)), 1)
     assert held.unit_count == 3
     assert held.weights.tolist() == [GRID // 2] * 6
+
+
+def test_each_clique_is_counted_in_one_table():
+    """Two tables that small ones are joined to may become the same one."""
+    rng = np.random.default_rng(0)
+    for sizes in [[10, 15, 26, 14], *(rng.integers(2, 40, rng.integers(3, 10)).tolist() for _ in range(200))]:
+        cliques = [*itertools.combinations(range(len(sizes)), 2)]
+        covers = together(cliques, sizes)
+        assert sorted(clique for own in covers.values() for clique in own) == cliques
+        assert all({*clique} <= {*cover} for cover, own in covers.items() for clique in own)

@@ -206,6 +206,18 @@ def test_a_tail_ends_where_its_groups_no_longer_stand_out() -> None:
     assert np.mean(beyond) < 0.004, "without an end, 0.009"
 
 
+def test_a_list_ends_where_its_values_no_longer_stand_out() -> None:
+    """Values 0 to 7 of 21 have 5,000 rows, with a noise of 20 on each value."""
+    true = np.append(5_000 * 0.5 ** np.arange(1, 9), np.zeros(13))
+    beyond = []
+    for seed in range(20):
+        fine = FineCounts(noisy(true, 20.0, seed), 20.0, 21)
+        merged = selection.merged(fine, most=32)
+        made = shares(fine, merged, torch.bincount(merged, torch.from_numpy(true))).numpy()
+        beyond.append(made[12:].sum() / made.sum())
+    assert np.median(beyond) < 1e-6, "without an end, 1e-4"
+
+
 def test_a_rare_value_at_the_end_of_a_list_stays() -> None:
     """50 of 32,000 rows have the first of 16 values, with a noise of 30."""
     true = np.append([50.0, 170.0], np.full(14, 2_270.0))

@@ -103,6 +103,7 @@ class Column(Declared):
         high=_MOST_DECIMALS,
         of=["number", "datetime", "duration"],
     )
+    clock: bool = fact(False, "true: the last two digits are minutes, as in 1545, and never above 59", of=["integer"])
     format: str = fact(
         "",
         'how the file writes dates and times, such as "%d.%m.%Y"; "": as 2031-12-24 10:00:00. Of numbers, how it writes '
@@ -255,8 +256,9 @@ class Column(Declared):
         cuts[-1] = self.beyond(cuts[-1])
         if self.edges or self.grid is None:
             return cuts
-        count = min(self.bins, max(1, round(self.to_steps(cuts[1] - cuts[0]))))
-        steps = np.unique(np.floor(self.to_steps(space(cuts[0], cuts[1], count + 1)[:-1]).round(6)))
+        first, beyond = self.to_steps(cuts)
+        count = min(self.bins, max(1, round(beyond - first)))
+        steps = np.unique(np.floor(space(first, beyond, count + 1)[:-1].round(6)))
         cuts = np.array([cuts[0], *self.from_steps(steps[1:]), cuts[1]])
         kept = ~np.isin(cuts, self.apart) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
         return cuts[kept] if kept[:-1].any() else cuts
@@ -427,6 +429,9 @@ class Column(Declared):
             raise self.wrong(key, "they must rise" if self.edges else "give two values, the smaller first")
         if self.edges and self.bins != BINS:
             raise self.wrong("bins", "edges say already how many there are: leave bins out")
+        within = [*ends, *(value for value in self.apart if ends[0] <= value <= ends[-1])]
+        if self.clock and (self.after or any(value < 0 or value % 100 > 59 for value in within)):
+            raise self.wrong("clock", "the last two digits of bounds are minutes, below 60. Leave out after")
         if self.zero and self.axis in _OF_DATES:
             raise self.wrong("zero", "a date has none: leave it out")
         if self.log and ends[0] <= 0:
@@ -455,12 +460,12 @@ class Column(Declared):
         return None if self.digits is None else 10**self.digits
 
     def to_steps(self, values: Any) -> Any:
-        """Values in steps of the grid."""
-        return values * self.grid / self.unit
+        """Values in steps of the grid. Of a clock, these are minutes."""
+        return (values - 40 * np.trunc(values / 100) if self.clock else values) * self.grid / self.unit
 
     def from_steps(self, steps: Any) -> Any:
         """The values of so many steps of the grid."""
-        return steps * self.unit / self.grid
+        return (steps + 40 * np.trunc(steps / 60) if self.clock else steps) * self.unit / self.grid
 
     @cached_property
     def grid_ends(self) -> tuple[np.ndarray, np.ndarray]:

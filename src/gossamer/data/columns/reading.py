@@ -15,10 +15,10 @@ from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
 
-_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED = range(
-    -1, -13, -1
+_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED, _CLOCK = range(
+    -1, -14, -1
 )
-BROKEN = -13
+BROKEN = -14
 FAULTS = {
     _MISSING: "the value is missing. If it may be, say missing = true in the card",
     _UNKNOWN: 'the value is not declared. Declare it, or say outside = "other" in the card',
@@ -28,6 +28,7 @@ FAULTS = {
     _COMMA: 'the number has a comma. For a decimal comma, say decimal = "," in the card. For thousands, show how 1234 is '
     'written, as in format = "1,234.50"',
     _WHOLE: 'the number is not whole. Declare kind = "number" in the card',
+    _CLOCK: "the last two digits are no minutes. If the column has no times such as 1545, leave clock out of the card",
     _DATE: "the text is no date of the declared format, which is 2031-12-24 where the card says none",
     _TIME: "the text is no time of the declared format, which is 2031-12-24 10:00:00 where the card says none",
     _DURATION: "the text is no duration, such as 2 days 03:00:00, 27:30:00 or P1DT2H",
@@ -166,7 +167,8 @@ class _Numbers:
         self._absent = missing_words(column)
         numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
         self._absent_numbers = numbers[fits]
-        self.places = np.concatenate([column.cuts, column.apart, self._absent_numbers])
+        hours = np.arange(0, column.cuts[-1] * column.clock, 100)
+        self.places = np.concatenate([column.cuts, column.apart, self._absent_numbers, hours, hours + 60])
         trusted = {
             "number": ["number", *(["float"] if self._form.decimal == "." else [])],
             "duration": ["duration"],
@@ -204,6 +206,8 @@ class _Numbers:
             numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
+        if column.clock:
+            faults[(np.where(faults == 0, abs(numbers), 0) % 100 > 59) & ~np.isin(numbers, column.apart)] = _CLOCK
         if base is not None:
             numbers = column.from_steps(np.rint(column.to_steps(numbers - base)))
             faults[(faults == 0) & np.isnan(base)] = BROKEN if column.outside == "refuse" else _MISSING
@@ -213,7 +217,8 @@ class _Numbers:
         """What is wrong with a text that is no number, date or duration."""
         if unicodedata.normalize("NFC", text).strip().casefold() in self._absent:
             return _MISSING
-        comma = "," in text and not self._form.thousands and self._form.decimal == "." and _has_digits_only(text)
+        digits = text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()
+        comma = "," in text and not self._form.thousands and self._form.decimal == "." and digits
         fault = _NO_TEXT[self._column.kind]
         return _COMMA if fault == _TEXT and comma else fault
 
@@ -266,7 +271,3 @@ _OF_TYPES: dict[str, tuple[tuple[str, ...], Callable[["pa.Array", Column], np.nd
 def missing_words(column: Column) -> frozenset[str]:
     """What is read as missing in a column, in small letters."""
     return MISSING_WORDS | {word.casefold() for word in column.missing_words}
-
-
-def _has_digits_only(text: str) -> bool:
-    return text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()

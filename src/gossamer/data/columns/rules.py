@@ -16,7 +16,7 @@ from gossamer.errors import CardError, did_you_mean
 _MOST_CASES = 1_000
 """Combinations of rules of one column that are checked."""
 _LARGEST = 2**53
-_COMPARED = ("kind", "decimals", "unit", "zone")
+_COMPARED = ("kind", "decimals", "unit", "zone", "clock")
 """What two columns have in common whose values are compared."""
 Case: TypeAlias = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 """The position of a column, rows that break its rules, rows of the same case that keep them, and the codes that it can have."""

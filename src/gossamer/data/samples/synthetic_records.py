@@ -9,6 +9,9 @@ from gossamer.data.samples.writers import Form, new_place, with_room
 from gossamer.errors import RequestError
 from gossamer.files import at_home
 
+PREVIEWED = 10
+"""Samples that a notebook shows of a generator."""
+
 
 class SyntheticRecords(ABC):
     """Samples of one kind: the output of a generator. They belong to no unit."""
@@ -46,9 +49,9 @@ class SyntheticRecords(ABC):
         """All pieces in one, n samples."""
 
     @classmethod
-    @abstractmethod
     def preview(cls, generator: Any) -> Any:
         """A few samples of a Synthesizer, for a notebook. They have a fixed seed."""
+        return generator.sample(PREVIEWED, seed=0)
 
     @classmethod
     def write(cls, path: str | Path, chunks: Iterable[Self], *, count: int, force: bool = False) -> None:

@@ -175,10 +175,8 @@ def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
     "boolean": lambda values, column, _: [boolean.text(value, column.format) for value in values],
     "category": _written_values,
-    "integer": lambda values, column, decimal: column.form(decimal).write(values),
-    "number": lambda values, column, decimal: column.form(decimal).write(values),
-    "date": _written_times,
-    "datetime": _written_times,
+    **dict.fromkeys(["integer", "number"], lambda values, column, decimal: column.form(decimal).write(values)),
+    **dict.fromkeys(["date", "datetime"], _written_times),
     "duration": lambda values, column, _: [durations.text(value, column.decimals) for value in values],
 }
 _ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {

@@ -8,10 +8,15 @@ from gossamer.data.columns.column import Column
 from gossamer.data.columns.reading import BROKEN, FAULTS, Reader
 from gossamer.data.columns.rules import broken, in_turn
 from gossamer.data.problems import SHOWN, Problems
+from gossamer.data.sources.relation import Relation
 from gossamer.data.tables.card import TableCard
 from gossamer.lazy import pa
 
 _MOST_KINDS = 20
+RAGGED = (
+    "the row has another number of values than the first line has names. Mend such rows. If the lines above the names are a "
+    "title, delete them"
+)
 
 
 class Faults:
@@ -35,6 +40,12 @@ class Faults:
             more = f" and {count - len(rows):,} more" if count > len(rows) else ""
             problems.add(self._where, f"{which}{more}: {problem}" if rows else problem)
         problems.refuse()
+
+    def refuse_ragged(self, table: Relation) -> None:
+        """The same, with the rows that have another number of cells than the first line, once all blocks are read."""
+        if table.ragged:
+            self.add(RAGGED, table.ragged)
+        self.refuse()
 
 
 class TableEncoder:

@@ -82,11 +82,6 @@ class TableSamples(SyntheticRecords):
         seed = made[0].seed if made else 0
         return cls(np.concatenate(codes), card, seed, np.concatenate(numbers) if made else None, given)
 
-    @classmethod
-    def preview(cls, generator: Any) -> Any:
-        """The first rows."""
-        return generator.sample(SHOWN, seed=0)
-
     def __len__(self) -> int:
         return len(self.codes)
 

@@ -93,17 +93,22 @@ def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, li
     groups = defaultdict(list)
     for clique in cliques:
         groups[frozenset(blocks[k] for k in clique)].append(clique)
-    found: dict[Clique, list[Clique]] = {}
+    found = defaultdict[Clique, list[Clique]](list)
     for own in groups.values():
         cover = tuple(sorted({*()}.union(*own)))
         small = math.prod(sizes[k] for k in cover) <= MOST_CELLS
         found.update({cover: own} if small else {clique: [clique] for clique in own})
-    few = {cover: own for cover, own in found.items() if math.prod(sizes[k] for k in cover) <= _FEW_CELLS // 2}
-    return {cover: own for cover, own in found.items() if cover not in few} | _joined(few, np.log2(sizes))
+    few = {cover: found.pop(cover) for cover in [*found] if math.prod(sizes[k] for k in cover) <= _FEW_CELLS // 2}
+    for cover, own in _joined(few, np.log2(sizes)):
+        found[cover] += own
+    return found
 
 
-def _joined(found: Mapping[Clique, list[Clique]], logs: np.ndarray) -> dict[Clique, list[Clique]]:
-    """Fewer and larger tables: each goes to where the fewest cells come of it. logs: of sizes, float64 [maps]"""
+def _joined(found: Mapping[Clique, list[Clique]], logs: np.ndarray) -> list[tuple[Clique, list[Clique]]]:
+    """Fewer and larger tables: each goes to where the fewest cells come of it. Two may become the same table.
+
+    logs: of sizes, float64 [maps]
+    """
     covers, joined = np.zeros((len(found), len(logs)), bool), defaultdict[int, list[Clique]](list)
     for cover in sorted(found, key=lambda each: -logs[[*each]].sum()):
         own = np.isin(np.arange(len(logs)), cover)
@@ -111,7 +116,7 @@ def _joined(found: Mapping[Clique, list[Clique]], logs: np.ndarray) -> dict[Cliq
         at = int(cells.argmin()) if cells.min(initial=np.inf) <= math.log2(_FEW_CELLS) else len(joined)
         covers[at] |= own
         joined[at] += found[cover]
-    return {tuple(np.flatnonzero(covers[at]).tolist()): own for at, own in joined.items()}
+    return [(tuple(np.flatnonzero(covers[at]).tolist()), own) for at, own in joined.items()]
 
 
 def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
@@ -290,8 +295,7 @@ def _differ(rows: np.ndarray) -> np.ndarray:
 
 def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The merged value of each code. int32 [n]"""
-    merged: np.ndarray = values.astype(np.int32)[np.clip(codes, 0, len(values) - 1)]
-    return merged
+    return np.asarray(values.astype(np.int32)[np.clip(codes, 0, len(values) - 1)])
 
 
 def identify(table: Table | Together) -> Identity:

@@ -193,8 +193,7 @@ class MarkovField(nn.Module):
 
     def shares_of(self, column: int) -> Tensor:
         """The share of each value of a column in its merged value. float64 [values]"""
-        found: Tensor = self.shares.split(list(self.domain))[column]
-        return found
+        return torch.as_tensor(self.shares.split(list(self.domain))[column])
 
     def split_value(self, column: int, values: Tensor, stream: torch.Generator, shares: Tensor | None = None) -> Tensor:
         """Values of the column, for merged values. int64 [n]. shares: in place of its own."""

@@ -14,8 +14,8 @@ FALSE, PASSES = 0.003, 3
 """Of the counts that stand for themselves, about so many do by noise alone. They are looked for in so many passes."""
 MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
-CLEAR = 2
-"""Rows stand out if they are so many standard deviations of their noise."""
+CLEAR, SHORT = 2, 4
+"""Rows stand out if they are so many standard deviations of their noise. A tail of fewer values than SHORT has no end."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def _counted(fine: FineCounts, own: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 def _with_rows(fine: FineCounts, own: np.ndarray) -> np.ndarray:
     """The values of a merged value that may have rows: a tail ends with the last run of counted groups that stands out."""
-    last = own[-1] == fine.in_order - 1
-    if not fine.width or own[-1] >= fine.in_order or last == (own[0] == 0):
+    last, few = own[-1] == fine.in_order - 1, not fine.width and len(own) < SHORT
+    if few or own[-1] >= fine.in_order or last == (own[0] == 0):
         return own
     begins, lengths, variances = _counted(fine, own)
     each = np.stack([np.add.reduceat(fine.counts.numpy()[own], begins), variances, lengths])

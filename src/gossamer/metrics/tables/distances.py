@@ -63,10 +63,7 @@ def _condition(size: int, in_order: int, draw: np.random.Generator) -> np.ndarra
 
 def query_error(rows: Rows, real: Rows, query: Query) -> np.ndarray:
     """The difference between the shares of two sets that fit a query, not negative. float64 [1 + groups]"""
-    ours, theirs = (
-        part.shares(
-            np.logical_and.reduce([asked[part.codes[:, at]] for at, asked in query.items()]).astype(np.int64), 2
-        )
-        for part in (rows, real)
-    )
+    sets = (rows, real)
+    fitting = [np.logical_and.reduce([asked[each.codes[:, at]] for at, asked in query.items()]) for each in sets]
+    ours, theirs = (each.shares(fits.astype(np.int64), 2) for each, fits in zip(sets, fitting, strict=True))
     return np.asarray(np.abs(ours[:, 1] - theirs[0, 1]))

@@ -43,6 +43,9 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     elif digits and digits == spread.digits:
         proposal.facts["decimals"] = digits
     _add_bins(proposal, seen, spread)
+    if spread.is_clock:
+        proposal.measured["clock"] = True
+        proposal.say("The last two digits are below 60, as of times such as 1545. If it is no clock, leave clock out.")
     return proposal
 
 

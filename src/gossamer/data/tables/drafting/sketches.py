@@ -88,6 +88,13 @@ class Spread:
         return self.count_of(number) > 0 and counts[at] >= max(10, 3 * beside.max(initial=1))
 
     @property
+    def is_clock(self) -> bool:
+        """Whether numbers look like times such as 1545: their last two digits are half of all minutes or more, and below 60."""
+        minutes = np.unique(self.sample % 100)
+        is_of_day = self.is_whole and self.lowest[0] >= 0 and 100 <= self.highest[-1] <= 2400
+        return bool(is_of_day and len(minutes) >= 30 and minutes[-1] < 60)
+
+    @property
     def is_beyond(self) -> bool:
         """Whether there are numbers beyond 2^53, which may not be exact."""
         return bool(max(-self.lowest[0], self.highest[-1]) > 2**53)

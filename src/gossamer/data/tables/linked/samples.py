@@ -128,11 +128,6 @@ class LinkedSamples(SyntheticRecords):
             found[table.name] = LinkedRows(table, samples, np.concatenate([none, *keys]), above)
         return cls(card, found)
 
-    @classmethod
-    def preview(cls, generator: Any) -> Any:
-        """The first units."""
-        return generator.sample(SHOWN, seed=0)
-
     def __len__(self) -> int:
         """Number of units."""
         return len(self.tables[self.card.names[0]].keys)

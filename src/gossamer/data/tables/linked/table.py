@@ -67,8 +67,8 @@ class LinkedTable:
             near = did_you_mean(self.order, self.card.names)
             raise self.wrong("order", f"names no column of this table.{near} Columns: {', '.join(self.card.names)}")
         column = self.order_column
-        if column.values or column.no_values or column.apart or column.after or column.at_least:
-            plain_ = "every row has a value, none is special, and no rule counts it from another column"
+        if column.values or column.no_values or column.apart or column.after or column.at_least or column.clock:
+            plain_ = "every row has a value, none is special or a clock, and no rule counts it from another column"
             raise self.wrong("order", f"needs plain numbers, dates or times: in {self.order!r} {plain_}")
         if column.grid is None:
             raise self.wrong("order", f"needs decimals in {self.order!r}, such as decimals = 2")

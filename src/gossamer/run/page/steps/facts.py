@@ -28,7 +28,11 @@ _OF_A_TABLE = (*fields(LinkedTable), *(entry for entry in fields(TableCard) if e
 """What is declared of a linked table, besides columns."""
 _ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outside", "decimals", "bins"}
 """Entries of a column that the form asks for or need not show."""
-_MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
+_MEASURED_TOO = {
+    "measured_special": "codes of their own",
+    "measured_missing_words": "words for missing",
+    "measured_clock": "the last two digits are minutes",
+}
 """What is measured besides values and bounds, and accepted with them."""
 ACCEPT_ALL = "accept.all"
 """The button that accepts all that was measured."""
