@@ -188,7 +188,8 @@ def test_booleans_as_texts() -> None:
 def test_faults_quote_no_value() -> None:
     card = TableCard(columns=(BOOLEAN, replace(TIME, name="t"), replace(STAY, name="d")), declared_size=9)
     faults = Faults("data")
-    TableEncoder(card, faults).encode([pa.array(["secret"])] * 3, np.arange(1))
+    encoder = TableEncoder(card, faults)
+    encoder.check(encoder.encode([pa.array(["secret"])] * 3), np.arange(1))
     with pytest.raises(DataError) as refused:
         faults.refuse()
     assert "secret" not in str(refused.value)

@@ -52,25 +52,26 @@ class TableEncoder:
         self._readers = [Reader(column, card.decimal, guessed=guessed) for column in card.columns]
         self._after = [at for at in in_turn(card.columns) if card.columns[at].after]
 
-    def encode(self, block: "Sequence[pa.Array]", rows: np.ndarray) -> np.ndarray:
-        """Codes of a block. int32 [n, columns]
+    def encode(self, block: "Sequence[pa.Array]") -> np.ndarray:
+        """Codes of a block, from any thread. int32 [n, columns]; negative ones are faults, see `check`.
 
-        Args:
-            block: the cells of each column of the card, in its order; n each.
-            rows: their numbers in the source, int64 [n]; for messages.
+        block: the cells of each column of the card, in its order; n each.
         """
-        codes = np.empty((len(rows), len(self._readers)), np.int32)
+        codes = np.empty((len(self._readers), len(block[0])), np.int32).T
         given = zip(self._readers, block, self.bases(block), codes.T, strict=True)
         for reader, cells, base, own in given:
             own[:] = reader.codes(cells, base)
         for at, wrong, _, can in broken(codes, self._columns):
             codes[wrong, at] = by_rule(self._columns[at], can)
+        return codes
+
+    def check(self, codes: np.ndarray, rows: np.ndarray) -> None:
+        """Add the faults among the codes of a block. rows: their numbers in the source, int64 [n]"""
         for column, own in zip(self._columns, codes.T, strict=True):
             if own.min(initial=0) < 0:
                 for fault, problem in FAULTS.items():
                     if len(found := np.flatnonzero(own == fault)):
                         self._faults.add(f"column {column.name!r}: {problem}", rows[found].tolist())
-        return codes
 
     def values(self, block: "Sequence[pa.Array]") -> np.ndarray:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""

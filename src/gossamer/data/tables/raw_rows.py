@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 
@@ -28,13 +29,15 @@ class RawRows:
     """
 
     def __init__(self) -> None:
-        self._sums, self._count = np.zeros(len(_LANES), np.uint64), 0
+        self._sums, self._count, self._turn = np.zeros(len(_LANES), np.uint64), 0, Lock()
 
     def add(self, block: Sequence["pa.Array"]) -> None:
-        """Add rows. block: the cells of every column, n each."""
+        """Add rows, from any thread. block: the cells of every column, n each."""
         rows = mixed(np.array([mixed(hashes(column)) for column in block]).sum(0))
-        self._sums += np.array([mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES])
-        self._count += len(rows)
+        sums = np.array([mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES])
+        with self._turn:
+            self._sums += sums
+            self._count += len(rows)
 
     def digest(self) -> str:
         """SHA-256 of the sums and the number of rows. Empty: there are no rows."""

@@ -1,7 +1,7 @@
 """A table, as a file or in memory, to codes. Its card says how; nothing after this module sees a raw value."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,11 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
-from gossamer.data.memory_mapped import ROOM, Filling, remarks
+from gossamer.data.memory_mapped import ROOM, Filling, in_threads, remarks
 from gossamer.data.source import Data, Split, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
-from gossamer.data.sources.relation import Relation
+from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.tables import file_of, open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.by_engine import table_by_engine
@@ -76,11 +76,20 @@ def read_table(
     ids: list[str] = []
     owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
-    for rows, block in opened.blocks(every):
-        columns = dict(zip(every, block, strict=True))
-        _refuse_nested(card.names, [columns[at] for at in wanted], faults)
+
+    def blocks() -> Iterator[Block]:
+        for rows, block in opened.blocks(every):
+            _refuse_nested(card.names, [block[every.index(at)] for at in wanted], faults)
+            yield rows, block
+
+    def coded(given: Block) -> tuple[np.ndarray, Any, np.ndarray]:
+        columns = dict(zip(every, given[1], strict=True))
+        raw_rows.add(given[1])
+        return given[0], columns.get(unit_at), encoder.encode([columns[at] for at in wanted])
+
+    for rows, own, codes in in_threads(coded, blocks()):
+        encoder.check(codes, rows)
         if unit_at is not None:
-            own = columns[unit_at]
             if only_counts and pa.types.is_signed_integer(own.type) and not own.null_count:
                 owners.add_numbers(np.asarray(own))
             elif only_counts:
@@ -88,8 +97,7 @@ def read_table(
                 owners.add(checked(unit_ids(own, where), card.missing_unit, place))
             else:
                 ids.extend(unit_ids(own, where))
-        raw_rows.add(block)
-        filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
+        filling.add(codes.astype(CODES))
     if opened.ragged:
         faults.add(RAGGED, opened.ragged)
     faults.refuse()
