@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,16 @@ def measured(folder: Path, size: str, threads: int) -> dict[str, Any]:
     if status:
         sys.exit(f"{size}: the run failed")
     found = {"rows": rows, "columns": columns, "seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
-    return {**found, "memory_mb": used.ru_maxrss * 1024 / 1e6}
+    conditions = {"threads": threads, "date": str(date.today()), "load": round(os.getloadavg()[1], 1)}
+    return {**found, "memory_mb": used.ru_maxrss * 1024 / 1e6, **conditions}
 
 
 def tables(options: argparse.Namespace) -> None:
-    """Make each table that is not there yet, measure a run of it, print a table and write a file of results."""
-    found = []
+    """Make each table that is not there yet, measure a run of it, print a table and write a file of results.
+
+    The file keeps the figures of the last file for other sizes.
+    """
+    found = dict[str, dict[str, Any]]()
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         for size in options.sizes:
             folder = (options.keep or Path(scratch)) / size
@@ -134,12 +139,14 @@ def tables(options: argparse.Namespace) -> None:
                 make(folder, *map(int, size.split("x")))
             if options.only_make:
                 continue
-            found.append(measured(folder, size, options.threads))
-            print(line(found[-1]), flush=True)
+            found[size] = measured(folder, size, options.threads)
+            print(line(found[size]), flush=True)
             if options.keep is None:
                 shutil.rmtree(folder)
     if found:
-        stored.keep("many-rows", found, threads=options.threads, seeds=SEEDS, folder=options.results)
+        last = stored.newest("many-rows", options.results) or {"rows": []}
+        rows = {f"{row['rows']}x{row['columns']}": row for row in last["rows"]} | found
+        stored.keep("many-rows", [*rows.values()], threads=options.threads, seeds=SEEDS, folder=options.results)
 
 
 def line(row: dict[str, Any]) -> str:
