@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -24,7 +24,8 @@ import numpy as np
 from gossamer.errors import DataError, is_full
 from gossamer.lazy import pa
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 SHARE = 0.25
 """Of the memory that is free, what decoded pictures may take; larger ones go to a file."""
@@ -154,7 +155,7 @@ def in_threads(function: Callable[[Given], Made], items: Iterable[Given]) -> Ite
 
     There are as many threads as Arrow has, whose number OMP_NUM_THREADS sets.
     """
-    count, waiting = pa.cpu_count(), deque[Future[Made]]()
+    count, waiting = pa.cpu_count(), deque[Any]()
     with ThreadPoolExecutor(count) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))

@@ -83,7 +83,7 @@ def test_an_id_is_one_person_however_it_is_written(tmp_path: Path) -> None:
     held = read_table(written(tmp_path, IDS), CARD, only_counts=True)
     assert isinstance(held, WeightedTable)
     assert held.weights.tolist() == [GRID // 2] * 3 + [GRID] * 4 + [GRID // 2]
-    assert held.unit_count == 3
+    assert held.population == 3
 
 
 @pytest.mark.parametrize("at", range(len(IDS)))
@@ -150,12 +150,12 @@ def test_whole_numbers_are_the_ids_that_their_texts_are() -> None:
     assert all(bytes(one._values) == bytes(other._values) for one, other in parts)
     assert sum(map(len, texts._parts)) == 24 * len(numbers)
     texts.add(["9" * 19, "007", "p"])
-    assert texts.weighted(Table(np.zeros((9, 1), np.int16)), 1).unit_count == 8
+    assert texts.weighted(Table(np.zeros((9, 1), np.int16)), 1).population == 8
 
 
 def test_ids_whose_hashes_begin_alike_are_two_persons() -> None:
     owners = tables.Owners()
     owners._add(np.array([[1, 5], [2, 5], [1, 4], [1, 5], [1, 4], [2, 5]], np.uint64).tobytes())
     held = owners.weighted(Table(np.zeros((6, 1), np.int16)), 1)
-    assert held.unit_count == 3
+    assert held.population == 3
     assert held.weights.tolist() == [GRID // 2] * 6

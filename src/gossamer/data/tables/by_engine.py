@@ -60,30 +60,21 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class TableByEngine(Together):
-    """Rows that an engine counts.
+    """Rows that an engine counts. The mark is by its own hashes, so it recognises copies in this engine alone.
 
     Args:
         session: of the engine. One of another engine has the same attributes.
         base: SQL that gives the values of each column of the card, x0, x1 and so on, and the id of each row's unit.
         columns: their codes.
         count: number of rows.
-        unit_count: number of units.
-        alone: how many of them are rows without an id.
         has_units: whether rows belong to units. If not, each is its own.
-        notes: for the terminal, and for no file.
-        mark: digest of the rows by hashes of the engine: it recognises copies in this engine alone.
     """
 
     session: PostgreSql
     base: str
     columns: tuple[Steps, ...]
     count: int
-    unit_count: int
-    alone: int
     has_units: bool
-    notes: tuple[str, ...] = ()
-    mark: str = ""
-    units = names = None
 
     def __len__(self) -> int:
         return self.count
@@ -180,8 +171,8 @@ def table_by_engine(
         base=base,
         columns=tuple(columns),
         count=count,
-        unit_count=units + count - named,
-        alone=0 if unit_at is None else count - named,
+        population=units + count - named,
+        without_id=0 if unit_at is None else count - named,
         has_units=unit_at is not None,
         mark=hashlib.sha256(stated.encode()).hexdigest(),
     )

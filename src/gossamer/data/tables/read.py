@@ -85,7 +85,7 @@ def read_table(
     def coded(given: Block) -> tuple[np.ndarray, Any, np.ndarray]:
         columns = dict(zip(every, given[1], strict=True))
         raw_rows.add(given[1])
-        return given[0], columns.get(unit_at), encoder.encode([columns[at] for at in wanted])
+        return given[0], None if unit_at is None else columns[unit_at], encoder.encode([columns[at] for at in wanted])
 
     for rows, own, codes in in_threads(coded, blocks()):
         encoder.check(codes, rows)

@@ -178,7 +178,7 @@ class Table(Countable):
             own = None if weights is None else weights[rows].astype(np.float64)
             merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in sizes}
             for at, clique in enumerate(cliques):
-                cells = merged[clique[0]].astype(np.int32 if len(sums[at]) < 2**31 else np.int64)
+                cells: np.ndarray = merged[clique[0]].astype(np.int32 if len(sums[at]) < 2**31 else np.int64)
                 for k in clique[1:]:
                     cells *= sizes[k]
                     cells += merged[k]
@@ -195,25 +195,22 @@ class Table(Countable):
         return None if self.units is None else row_weights(self.units, max_rows)
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Together(Countable):
     """Rows of which is known how much they weigh, and not whose they are. They are counted together.
 
-    unit_count: number of units. alone: how many of them are rows without an id. mark: see `Table`.
+    Args:
+        population: number of units.
+        without_id: how many of them are rows without an id.
+        notes: see `Table`.
+        mark: see `Table`.
     """
 
-    unit_count: int
-    alone: int
-    mark: str
-
-    @property
-    def population(self) -> int:
-        """Number of units."""
-        return self.unit_count
-
-    @property
-    def without_id(self) -> int:
-        """See `Grouped`."""
-        return self.alone
+    population: int = 0
+    without_id: int = 0
+    notes: tuple[str, ...] = ()
+    mark: str = ""
+    units = names = None
 
     def __getitem__(self, which: object) -> NoReturn:
         raise TypeError("rows that are weighted already are counted together")
@@ -226,14 +223,10 @@ class WeightedTable(Together, Table):
     Args:
         weights: int32 [N], in steps of the grid, for one `max_rows`.
         max_rows: the rows of a unit that count in full.
-        unit_count: see `Together`.
-        alone: see `Together`.
     """
 
     weights: np.ndarray
     max_rows: int
-    unit_count: int
-    alone: int
 
     def _weights(self, max_rows: int) -> np.ndarray:
         if max_rows != self.max_rows:
@@ -290,7 +283,7 @@ class Owners:
             counts = np.diff(np.flatnonzero(first), append=len(rows))
             weights[rows[:, 2]] = np.repeat(unit_weights(counts, max_rows), counts)
             count += len(counts)
-        facts: dict[str, Any] = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
+        facts: dict[str, Any] = {"max_rows": max_rows, "population": count, "without_id": self._alone}
         return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
 
 
@@ -312,7 +305,7 @@ def identify(table: Table | Together) -> Identity:
         DataError: the digests are too many for the memory, and the disk is full.
     """
     if isinstance(table, Together):
-        stated = f"gossamer weighted table 1 {len(table)} {table.unit_count} {table.mark}"
+        stated = f"gossamer weighted table 1 {len(table)} {table.population} {table.mark}"
         return Identity(hashlib.sha256(stated.encode()).hexdigest(), table.mark)
     rows = digests(table.codes.astype(CODES, copy=False))
     width = table.codes.shape[1]
