@@ -5,7 +5,6 @@ asked where they begin. Other columns are compared as text. `Reader` is asked fo
 that the card does not declare are numbered by the engine. So a query holds constants of the card, and no value of a row.
 """
 
-import datetime
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -215,7 +214,8 @@ def _steps(
     word = session.types.get(str(kind), str(kind).removesuffix("[day]").replace("date32", "date"))
     value = f"cast({name} as {word})" if fractions else f"case {name} when true then 1 when false then 0 end"
     value = value if fractions or pa.types.is_boolean(kind) else name
-    texts = [_written(each, kind) for each in starts.tolist()]
+    numbers = _values(starts, pa.int64() if pa.types.is_boolean(kind) else kind)
+    texts = numbers.cast(pa.string()).to_pylist()
     sql = texts if not fractions and not pa.types.is_temporal(kind) else [f"cast('{text}' as {word})" for text in texts]
     return Steps(value, sql, np.append(codes, none)), ""
 
@@ -310,17 +310,6 @@ def _values(at: np.ndarray, kind: "pa.DataType") -> "pa.Array":
     if pa.types.is_boolean(kind):
         return pa.array(at == 1)
     return pa.array(at.astype(np.int32)).view(kind) if pa.types.is_date(kind) else pa.array(at).view(kind)
-
-
-def _written(at: int, kind: "pa.DataType") -> str:
-    """The value of a type at a place, as text of SQL."""
-    if pa.types.is_floating(kind):
-        return repr(float(_values(np.array([at]), kind)[0].as_py()))
-    if pa.types.is_date(kind):
-        return (datetime.date(1970, 1, 1) + datetime.timedelta(at)).isoformat()
-    if pa.types.is_timestamp(kind):
-        return (times.EPOCH + datetime.timedelta(microseconds=at)).isoformat(" ") + ("+00:00" if kind.tz else "")
-    return str(at)
 
 
 def _nested(name: str, starts: Sequence[str], values: Sequence[int]) -> str:

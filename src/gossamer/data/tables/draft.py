@@ -18,7 +18,7 @@ from gossamer.data.tables.drafting.kinds import proposed
 from gossamer.data.tables.drafting.portrait import Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.encode import Faults
-from gossamer.data.tables.read import RAGGED, unit_column
+from gossamer.data.tables.read import unit_column
 from gossamer.errors import DataError
 from gossamer.files import at_home
 
@@ -90,10 +90,7 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
             each.add(cells, rows)
         if unit_at is not None:
             owners.update(unit_ids(columns[unit_at], where))
-    if table.ragged:
-        faults = Faults(where)
-        faults.add(RAGGED, table.ragged)
-        faults.refuse()
+    Faults(where).refuse(table.ragged)
     if not seen or not seen[0].rows:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
     for each in seen:

@@ -12,6 +12,10 @@ from gossamer.data.tables.card import TableCard
 from gossamer.lazy import pa
 
 _MOST_KINDS = 20
+RAGGED = (
+    "the row has another number of values than the first line has names. Mend such rows. If the lines above the names are a "
+    "title, delete them"
+)
 
 
 class Faults:
@@ -27,8 +31,10 @@ class Faults:
         rows = [*rows]
         self._rows[problem] = ([*first, *rows][:SHOWN], count + len(rows))
 
-    def refuse(self) -> None:
-        """Raise DataError if there is a fault, with all of them."""
+    def refuse(self, ragged: Sequence[int] = ()) -> None:
+        """Raise DataError if there is a fault, with all of them. ragged: rows with another number of cells."""
+        if ragged:
+            self.add(RAGGED, ragged)
         problems = Problems(_MOST_KINDS)
         for problem, (rows, count) in self._rows.items():
             which = f"row{'s' if rows[1:] else ''} {', '.join(map(str, rows))} (counted from 0)" if rows else ""

@@ -27,11 +27,6 @@ from gossamer.data.units import checked, from_array, numbered
 from gossamer.errors import CardError, DataError
 from gossamer.lazy import pa
 
-RAGGED = (
-    "the row has another number of values than the first line has names. Mend such rows. If the lines above the names are a "
-    "title, delete them"
-)
-
 
 def read_table(
     data: Data, card: TableCard, *, split: Split = "train", called: str = "data", only_counts: bool = False
@@ -98,9 +93,7 @@ def read_table(
             else:
                 ids.extend(unit_ids(own, where))
         filling.add(codes.astype(CODES))
-    if opened.ragged:
-        faults.add(RAGGED, opened.ragged)
-    faults.refuse()
+    faults.refuse(opened.ragged)
     if _state(source) != began:
         raise DataError(
             f"{where}: the table has changed while it was read. Wait until nothing writes to it, and begin again."

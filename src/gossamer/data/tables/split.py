@@ -19,7 +19,7 @@ from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.encode import Faults
 from gossamer.data.tables.raw_rows import row_keys
-from gossamer.data.tables.read import RAGGED, unit_column
+from gossamer.data.tables.read import unit_column
 from gossamer.data.units import Missing, numbered
 from gossamer.lazy import Lazy, pa
 
@@ -62,10 +62,7 @@ def split_table(
             yield from (key.tobytes() for key in row_keys(columns))
 
     test = np.fromiter(sides(rows(), share=share, salt=salt), bool)
-    faults = Faults(where)
-    if relation.ragged:
-        faults.add(RAGGED, relation.ragged)
-    faults.refuse()
+    Faults(where).refuse(relation.ragged)
     if at is not None:
         owners = numbered(ids, missing, lambda row: f"{where}, row {row} (counted from 0)")
         of_unit = np.array([name != "" and is_taken(name, share=share, salt=salt) for name in owners.names.tolist()])
