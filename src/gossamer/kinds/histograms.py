@@ -89,7 +89,7 @@ def _ticks(column: Column, bars: np.ndarray) -> tuple[list[int], list[str]]:
 
 def _last_bars(column: Column) -> str:
     """What stands after the bins or values of a column, for its title."""
-    apart = column.apart_names
+    apart = column.code_names[column.plain :]
     return f"\nlast bar{'s' * (len(apart) > 1)}: {_short(', '.join(apart), 2 * _LETTERS)}" if apart else ""
 
 

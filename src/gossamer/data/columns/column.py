@@ -238,12 +238,7 @@ class Column(Declared):
     def code_names(self) -> list[str]:
         """What each code is called: a value, or the ends of a bin."""
         names = [*self.values] or [self.interval(*ends) for ends in itertools.pairwise(self.cuts)]
-        return names + self.apart_names
-
-    @property
-    def apart_names(self) -> list[str]:
-        """The same of the codes that are no value and no bin."""
-        names = ["0"] * self.zero + [self.written(value) for value in self.apart[self.zero :]]
+        names += ["0"] * self.zero + [self.written(value) for value in self.apart[self.zero :]]
         return names + [OTHER] * (self.other_code is not None) + ["missing"] * self.missing
 
     @cached_property

@@ -1,7 +1,7 @@
 """A table, as a file or in memory, to codes. Its card says how; nothing after this module sees a raw value."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,19 +72,16 @@ def read_table(
     owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
 
-    def blocks() -> Iterator[Block]:
-        for rows, block in opened.blocks(every):
-            _refuse_nested(card.names, [block[every.index(at)] for at in wanted], faults)
-            yield rows, block
-
-    def coded(given: Block) -> tuple[np.ndarray, Any, np.ndarray]:
+    def coded(given: Block) -> tuple[np.ndarray, dict[int, Any], np.ndarray]:
         columns = dict(zip(every, given[1], strict=True))
+        _refuse_nested(card.names, [columns[at] for at in wanted], faults)
         raw_rows.add(given[1])
-        return given[0], None if unit_at is None else columns[unit_at], encoder.encode([columns[at] for at in wanted])
+        return given[0], columns, encoder.encode([columns[at] for at in wanted])
 
-    for rows, own, codes in in_threads(coded, blocks()):
+    for rows, columns, codes in in_threads(coded, opened.blocks(every)):
         encoder.check(codes, rows)
         if unit_at is not None:
+            own = columns[unit_at]
             if only_counts and pa.types.is_signed_integer(own.type) and not own.null_count:
                 owners.add_numbers(np.asarray(own))
             elif only_counts:

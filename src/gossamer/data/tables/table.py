@@ -123,8 +123,7 @@ def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
 
 def unit_weights(counts: np.ndarray, max_rows: int) -> np.ndarray:
     """The same for each unit. counts: its number of rows, int64 [units]"""
-    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts).astype(np.float64)
-    return weights
+    return np.asarray(np.minimum(GRID, GRID * max_rows // counts).astype(np.float64))
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +175,7 @@ class Table(Countable):
         def add(start: int) -> None:
             rows = slice(start, start + _ROWS)
             own = None if weights is None else weights[rows].astype(np.float64)
-            merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in sizes}
+            merged = {k: maps[k][1].astype(np.int32).take(self.codes[rows, maps[k][0]], mode="clip") for k in sizes}
             for at, clique in enumerate(cliques):
                 cells: np.ndarray = merged[clique[0]].astype(np.int32 if len(sums[at]) < 2**31 else np.int64)
                 for k in clique[1:]:
@@ -285,12 +284,6 @@ class Owners:
             count += len(counts)
         facts: dict[str, Any] = {"max_rows": max_rows, "population": count, "without_id": self._alone}
         return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
-
-
-def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The merged value of each code. int32 [n]"""
-    merged: np.ndarray = values.astype(np.int32)[np.clip(codes, 0, len(values) - 1)]
-    return merged
 
 
 def identify(table: Table | Together) -> Identity:

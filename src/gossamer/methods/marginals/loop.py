@@ -107,8 +107,7 @@ def first_query(run: Run[Config]) -> Counts:
     for column in wide:
         own = smoothing.group_map(card.domain[column], card.columns[column].in_order, groups(run.config, card))
         maps[len(maps) if fine else column] = own
-    held = {column for clique in cliques for column in clique}
-    held |= known_columns(card)
+    held = known_columns(card).union(*cliques)
     return Counts([*maps.values()], [*cliques, *((k,) for k in maps if k not in held)], card.max_rows, fine)
 
 
