@@ -25,7 +25,6 @@ _REMEDIES = {
     "ibis": "Write it to a file, `expression.to_parquet('rows.parquet')`, and give its path.",
     "pyspark": "Write it to a folder, `frame.write.parquet('rows')`, and give its path.",
     "DuckDBPyRelation": "Write it to a file, `relation.write_parquet('rows.parquet')`, and give its path.",
-    "LazyGroupBy": "Give the frame.",
     "RecordBatchReader": "Read it first: `reader.read_all()`.",
     "FileSystemDataset": "Read it first: `dataset.to_table()`.",
     "InMemoryDataset": "Read it first: `dataset.to_table()`.",

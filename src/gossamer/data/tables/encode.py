@@ -64,8 +64,7 @@ class TableEncoder:
         block: the cells of each column of the card, in its order; n each.
         """
         codes = np.empty((len(self._readers), len(block[0])), np.int32).T
-        given = zip(self._readers, block, self.bases(block), codes.T, strict=True)
-        for reader, cells, base, own in given:
+        for reader, cells, base, own in zip(self._readers, block, self.bases(block), codes.T, strict=True):
             own[:] = reader.codes(cells, base)
         for at, wrong, _, can in broken(codes, self._columns):
             codes[wrong, at] = by_rule(self._columns[at], can)

@@ -21,7 +21,7 @@ from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.by_engine import table_by_engine
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
-from gossamer.data.tables.raw_rows import RawRows
+from gossamer.data.tables.raw_rows import RawRows, sums_of
 from gossamer.data.tables.table import CODES, Owners, Table
 from gossamer.data.units import checked, from_array, numbered
 from gossamer.errors import CardError, DataError
@@ -72,13 +72,13 @@ def read_table(
     owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
 
-    def coded(given: Block) -> tuple[np.ndarray, dict[int, Any], np.ndarray]:
+    def coded(given: Block) -> tuple[np.ndarray, dict[int, Any], np.ndarray, np.ndarray]:
         columns = dict(zip(every, given[1], strict=True))
         _refuse_nested(card.names, [columns[at] for at in wanted], faults)
-        raw_rows.add(given[1])
-        return given[0], columns, encoder.encode([columns[at] for at in wanted])
+        return given[0], columns, encoder.encode([columns[at] for at in wanted]), sums_of(given[1])
 
-    for rows, columns, codes in in_threads(coded, opened.blocks(every)):
+    for rows, columns, codes, sums in in_threads(coded, opened.blocks(every)):
+        raw_rows.add(sums)
         encoder.check(codes, rows)
         if unit_at is not None:
             own = columns[unit_at]
