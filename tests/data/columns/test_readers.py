@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from gossamer.data.columns import reading
 from gossamer.data.columns.boolean import read_booleans
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
@@ -325,3 +326,10 @@ def test_samples_in_files(samples: TableSamples, tmp_path: Path) -> None:
     }  # fmt: skip
     first = (tmp_path / "s.csv").read_text().splitlines()[1:]
     assert {line.split(",")[1] for line in first} == {"True", "False", ""}
+
+
+@pytest.mark.parametrize("cuts", [np.linspace(-1, 2, 8), np.geomspace(1e-3, 1e5, 40), np.array([0.0, 1.0, 1.5, 1e300])])
+def test_bins_are_those_of_a_search_at_every_edge(cuts: np.ndarray) -> None:
+    around = [cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf), [np.nan, np.inf, -np.inf, 0.0, -0.0]]
+    numbers = np.concatenate([*around, np.random.default_rng(0).uniform(cuts[0], cuts[-1], 99)])
+    assert np.array_equal(reading._bins(cuts, numbers), np.searchsorted(cuts, numbers, side="right") - 1)

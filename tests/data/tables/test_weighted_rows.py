@@ -63,11 +63,12 @@ def counted(held: Table) -> list[list[int]]:
 def test_weighted_rows_have_the_counts_of_rows_with_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: Any
 ) -> None:
-    """Also where hashes and codes are in files, and owners are sorted in parts."""
+    """Also where hashes and codes are in files, owners are sorted in parts, and three threads count."""
     source = written(tmp_path, ids, times=3)
     whole = read_table(source, CARD)
     weighted = read_table(source, CARD, only_counts=True)
     monkeypatch.setattr(tables, "_PARTS", 3)
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
     monkeypatch.setattr(tables, "_ROWS", 5)
     monkeypatch.setattr(tables, "ROOM", 64)
     in_files = read_table(source, CARD, only_counts=True)
@@ -159,3 +160,15 @@ def test_ids_whose_hashes_begin_alike_are_two_persons() -> None:
     held = owners.weighted(Table(np.zeros((6, 1), np.int16)), 1)
     assert held.population == 3
     assert held.weights.tolist() == [GRID // 2] * 6
+
+
+def test_threads_give_what_is_made_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few items are taken ahead, and an error comes in its turn."""
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
+    taken, found = list[int](), list[float]()
+    items = (taken.append(k) or k for k in (5, 4, 3, 2, 1, 0, 7, 8))  # type: ignore[func-returns-value]
+    with pytest.raises(ZeroDivisionError):
+        for made in memory_mapped.in_threads(lambda k: 60 / k, items):
+            found.append(made)
+            assert len(taken) <= len(found) + 3
+    assert found == [12, 15, 20, 30, 60]
