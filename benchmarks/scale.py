@@ -15,6 +15,12 @@ turn, so that every record drawn is read from the disk.
     python benchmarks/scale.py records --n 60000 10000000
     python benchmarks/scale.py batches --batches 128 512 2048
     python benchmarks/scale.py figure
+
+`tables` makes tables of up to 100,000,000 rows, and measures `gossamer fit marginals` on each, see many_rows.py. `plot` draws
+docs/images/many-rows.png from its last results.
+
+    python benchmarks/scale.py tables --sizes 1000000x20 100000x200
+    python benchmarks/scale.py plot
 """
 
 import argparse
@@ -36,6 +42,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+import many_rows
 import stored
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
@@ -306,6 +313,7 @@ def main() -> None:
         each.add_argument("--threads", type=int, default=1)
         each.add_argument("--folder", help="where the records are written for the time being (default: TMPDIR)")
         each.add_argument("--cold", action="store_true", help="read every turn's records from the disk")
+    many_rows.add_to(commands)
     of_figure = commands.add_parser("figure", help="draw the last results")
     of_figure.add_argument("--image", type=Path, default=IMAGE)
     of_figure.set_defaults(command=figure)

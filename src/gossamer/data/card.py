@@ -157,9 +157,9 @@ class Card(ABC):
     """The same, for messages."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
-    takes_keys: ClassVar[bool]
+    takes_keys: ClassVar[bool] = False
     """Whether `images_key` and `labels_key` tell what of a source is read."""
-    has_public: ClassVar[bool]
+    has_public: ClassVar[bool] = False
     """Whether a part of the records can be public."""
     whose: ClassVar[str]
     """What stands for `units` in a command."""

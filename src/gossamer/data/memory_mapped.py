@@ -11,15 +11,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 from weakref import finalize
 
 import numpy as np
 
 from gossamer.errors import DataError, is_full
+from gossamer.lazy import pa
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 SHARE = 0.25
 """Of the memory that is free, what decoded pictures may take; larger ones go to a file."""
@@ -142,6 +148,20 @@ def forget(array: np.ndarray) -> None:
     pages = getattr(array, "_mmap", None)
     if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
         pages.madvise(mmap.MADV_DONTNEED)
+
+
+def in_threads(function: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[Made]:
+    """What a function makes of each item, in their order. Few items are held at once.
+
+    There are as many threads as Arrow has, whose number OMP_NUM_THREADS sets.
+    """
+    count, waiting = pa.cpu_count(), deque[Any]()
+    with ThreadPoolExecutor(count) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+        yield from (each.result() for each in waiting)
 
 
 def is_mapped(array: np.ndarray) -> bool:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from gossamer.data.columns import reading
 from gossamer.data.columns.boolean import read_booleans
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
@@ -188,7 +189,8 @@ def test_booleans_as_texts() -> None:
 def test_faults_quote_no_value() -> None:
     card = TableCard(columns=(BOOLEAN, replace(TIME, name="t"), replace(STAY, name="d")), declared_size=9)
     faults = Faults("data")
-    TableEncoder(card, faults).encode([pa.array(["secret"])] * 3, np.arange(1))
+    encoder = TableEncoder(card, faults)
+    encoder.check(encoder.encode([pa.array(["secret"])] * 3), np.arange(1))
     with pytest.raises(DataError) as refused:
         faults.refuse()
     assert "secret" not in str(refused.value)
@@ -324,3 +326,10 @@ def test_samples_in_files(samples: TableSamples, tmp_path: Path) -> None:
     }  # fmt: skip
     first = (tmp_path / "s.csv").read_text().splitlines()[1:]
     assert {line.split(",")[1] for line in first} == {"True", "False", ""}
+
+
+@pytest.mark.parametrize("cuts", [np.linspace(-1, 2, 8), np.geomspace(1e-3, 1e5, 40), np.array([0.0, 1.0, 1.5, 1e300])])
+def test_bins_are_those_of_a_search_at_every_edge(cuts: np.ndarray) -> None:
+    around = [cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf), [np.nan, np.inf, -np.inf, 0.0, -0.0]]
+    numbers = np.concatenate([*around, np.random.default_rng(0).uniform(cuts[0], cuts[-1], 99)])
+    assert np.array_equal(reading._bins(cuts, numbers), np.searchsorted(cuts, numbers, side="right") - 1)

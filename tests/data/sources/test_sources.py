@@ -93,7 +93,12 @@ def test_objects_with_pictures_are_no_tables() -> None:
 def test_objects_that_hold_a_table_name_the_remedy() -> None:
     table = pa.table({"a": [1]})
     for data, says in (
-        (pl.DataFrame({"a": [1]}).lazy(), r"Collect it first: `frame\.collect\(\)`"),
+        (
+            pl.DataFrame({"a": [1]}).lazy(),
+            r"polars\.LazyFrame.*`frame\.sink_parquet\('rows\.parquet'\)`, and give its path",
+        ),
+        (type("Table", (), {"__module__": "ibis.expr.types"})(), r"ibis\.Table.*`expression\.to_parquet"),
+        (type("DataFrame", (), {"__module__": "pyspark.sql"})(), r"pyspark\.DataFrame.*`frame\.write\.parquet"),
         (table.to_reader(), r"`reader\.read_all\(\)`"),
         (pd.Series([1]), r"`series\.to_frame\(\)`"),
     ):

@@ -30,7 +30,9 @@ NAN = float("nan")
 def encode(block, card: TableCard) -> np.ndarray:
     """Codes of whole columns. Raises DataError: all faults of all columns."""
     faults = Faults("data")
-    found = TableEncoder(card, faults).encode([*map(cells, block)], np.arange(len(block[0])))
+    encoder = TableEncoder(card, faults)
+    found = encoder.encode([*map(cells, block)])
+    encoder.check(found, np.arange(len(found)))
     faults.refuse()
     return found
 

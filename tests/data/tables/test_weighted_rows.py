@@ -63,11 +63,12 @@ def counted(held: Table) -> list[list[int]]:
 def test_weighted_rows_have_the_counts_of_rows_with_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: Any
 ) -> None:
-    """Also where hashes and codes are in files, and owners are sorted in parts."""
+    """Also where hashes and codes are in files, owners are sorted in parts, and three threads count."""
     source = written(tmp_path, ids, times=3)
     whole = read_table(source, CARD)
     weighted = read_table(source, CARD, only_counts=True)
-    monkeypatch.setattr(tables, "_SORTED", 3)
+    monkeypatch.setattr(tables, "_PARTS", 3)
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
     monkeypatch.setattr(tables, "_ROWS", 5)
     monkeypatch.setattr(tables, "ROOM", 64)
     in_files = read_table(source, CARD, only_counts=True)
@@ -83,7 +84,7 @@ def test_an_id_is_one_person_however_it_is_written(tmp_path: Path) -> None:
     held = read_table(written(tmp_path, IDS), CARD, only_counts=True)
     assert isinstance(held, WeightedTable)
     assert held.weights.tolist() == [GRID // 2] * 3 + [GRID] * 4 + [GRID // 2]
-    assert held.unit_count == 3
+    assert held.population == 3
 
 
 @pytest.mark.parametrize("at", range(len(IDS)))
@@ -146,16 +147,18 @@ def test_whole_numbers_are_the_ids_that_their_texts_are() -> None:
     numbers = [7, -7, 0, 2**63 - 1, -(2**63), 7]
     mixed_ids.add_numbers(np.array(numbers))
     texts.add([str(each) for each in numbers])
-    assert bytes(mixed_ids._hashes._values) == bytes(texts._hashes._values)
+    parts = zip(mixed_ids._parts, texts._parts, strict=True)
+    assert all(bytes(one._values) == bytes(other._values) for one, other in parts)
+    assert sum(map(len, texts._parts)) == 24 * len(numbers)
     texts.add(["9" * 19, "007", "p"])
-    assert len({*np.frombuffer(texts._hashes._values, "S16").tolist()}) == 8
+    assert texts.weighted(Table(np.zeros((9, 1), np.int16)), 1).population == 8
 
 
 def test_ids_whose_hashes_begin_alike_are_two_persons() -> None:
     owners = tables.Owners()
-    owners._hashes.add(np.array([[1, 5], [2, 5], [1, 4], [1, 5], [1, 4], [2, 5]], np.uint64))
+    owners._add(np.array([[1, 5], [2, 5], [1, 4], [1, 5], [1, 4], [2, 5]], np.uint64).tobytes())
     held = owners.weighted(Table(np.zeros((6, 1), np.int16)), 1)
-    assert held.unit_count == 3
+    assert held.population == 3
     assert held.weights.tolist() == [GRID // 2] * 6
 
 
@@ -167,3 +170,15 @@ def test_each_clique_is_counted_in_one_table():
         covers = together(cliques, sizes)
         assert sorted(clique for own in covers.values() for clique in own) == cliques
         assert all({*clique} <= {*cover} for cover, own in covers.items() for clique in own)
+
+
+def test_threads_give_what_is_made_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few items are taken ahead, and an error comes in its turn."""
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
+    taken, found = list[int](), list[float]()
+    items = (taken.append(k) or k for k in (5, 4, 3, 2, 1, 0, 7, 8))  # type: ignore[func-returns-value]
+    with pytest.raises(ZeroDivisionError):
+        for made in memory_mapped.in_threads(lambda k: 60 / k, items):
+            found.append(made)
+            assert len(taken) <= len(found) + 3
+    assert found == [12, 15, 20, 30, 60]

@@ -225,7 +225,7 @@ class _Numbers:
     def _in_bins(self, numbers: np.ndarray, faults: np.ndarray) -> np.ndarray:
         column = self._column
         bins, cuts, faults = column.plain, column.cuts, faults.copy()
-        codes = np.searchsorted(cuts, numbers, side="right").astype(np.int32) - 1
+        codes = _bins(cuts, numbers)
         apart = np.zeros(len(numbers), bool)
         for code, value in enumerate(column.apart, bins):
             apart |= (here := numbers == value)
@@ -240,6 +240,19 @@ class _Numbers:
         if column.other_code is not None:
             codes[faults < _MISSING] = column.other_code
         return codes
+
+
+def _bins(cuts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The bin of each number, int32 [n]; -1 below all, and len(cuts) - 1 above. NaN is above.
+
+    A search takes ten times as long as a guess. Where bins are even, the guess is right.
+    """
+    with np.errstate(invalid="ignore"):
+        guess = (numbers - cuts[0]) * ((len(cuts) - 1) / (cuts[-1] - cuts[0]))
+        bins = guess.clip(0, len(cuts) - 2).astype(np.int32)
+    wrong = ~((cuts.take(bins, mode="clip") <= numbers) & (numbers < cuts.take(bins + 1, mode="clip")))
+    bins[wrong] = np.searchsorted(cuts, numbers[wrong], side="right") - 1
+    return np.asarray(bins)
 
 
 def _floats(cells: "pa.Array", _: Column) -> np.ndarray:

@@ -21,8 +21,10 @@ IN_MEMORY = (
 _ROWS = 1 << 16
 """Rows of a block."""
 _REMEDIES = {
-    "LazyFrame": "Collect it first: `frame.collect()`.",
-    "LazyGroupBy": "Give the frame.",
+    "LazyFrame": "Write it to a file, `frame.sink_parquet('rows.parquet')`, and give its path.",
+    "ibis": "Write it to a file, `expression.to_parquet('rows.parquet')`, and give its path.",
+    "pyspark": "Write it to a folder, `frame.write.parquet('rows')`, and give its path.",
+    "DuckDBPyRelation": "Write it to a file, `relation.write_parquet('rows.parquet')`, and give its path.",
     "RecordBatchReader": "Read it first: `reader.read_all()`.",
     "FileSystemDataset": "Read it first: `dataset.to_table()`.",
     "InMemoryDataset": "Read it first: `dataset.to_table()`.",
@@ -30,7 +32,7 @@ _REMEDIES = {
     "DatasetDict": "Choose a split, such as `data['train']`.",
     "Series": "Make a table of one column: `series.to_frame()`.",
 }
-"""What to do with objects that hold a table and are none, by the name of their type."""
+"""What to do with objects that hold a table and are none, by the name of their library or their type."""
 
 
 def is_frame(data: Any) -> bool:
@@ -44,7 +46,7 @@ def is_frame(data: Any) -> bool:
         return not any(type(feature).__name__ == "Image" for feature in data.features.values())
     if isinstance(data, np.ndarray):
         return data.dtype.names is not None
-    return type(data).__name__ in _REMEDIES or any(
+    return not _REMEDIES.keys().isdisjoint(_names(data)) or any(
         hasattr(data, name) for name in ("iloc", "to_struct_array", "get_columns")
     )
 
@@ -96,10 +98,8 @@ def _uneven(where: str) -> DataError:
 
 def _columns(data: Any, where: str) -> tuple[Sequence[Any], Sequence[Any]]:
     """What the columns of a table are called, and the columns."""
-    if type(data).__name__ in _REMEDIES:
-        raise DataError(
-            f"{where} is of type {type(data).__name__}, which is no table. {_REMEDIES[type(data).__name__]}"
-        )
+    for name in _REMEDIES.keys() & _names(data):
+        raise DataError(f"{where} is of type {'.'.join(_names(data))}, which is no table. {_REMEDIES[name]}")
     if _is_hugging_face(data):
         data = data.with_format("arrow")[:]  # which stays in its files
     if hasattr(data, "to_struct_array"):  # of pyarrow
@@ -129,6 +129,11 @@ def _of_dicts(rows: Sequence[Mapping[Any, Any]], where: str) -> tuple[Sequence[A
                 f"{where}: row {at} (counted from 0) is no dict, or has a name that the first row has not: name all there"
             )
     return labels, [[row.get(label) for row in rows] for label in labels]
+
+
+def _names(data: Any) -> tuple[str, str]:
+    """The library and the name of a type."""
+    return type(data).__module__.partition(".")[0], type(data).__name__
 
 
 def _is_hugging_face(data: Any) -> bool:

@@ -93,7 +93,7 @@ def _has(column: Any, names: set[str]) -> bool:
         column = pa.array([str(value) for value in column.unique().to_pylist()])
     if not pa.types.is_string(column.type):
         return False
-    texts = pc.utf8_trim_whitespace(column)
+    texts = pc.utf8_trim_whitespace(column.unique())
     return bool(pc.any(pc.is_in(texts, pa.array([*names], pa.string()))).as_py())
 
 

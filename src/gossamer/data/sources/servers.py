@@ -32,8 +32,7 @@ _REASONS = {
     "53": "The server has too little memory or space for this query. Ask its operator, or take a part of the table.",
     "57014": "The server has stopped the query. Ask its operator for a longer statement_timeout.",
     "": "The connection is lost. No cost was recorded for the query. If a run has begun, go on with `gossamer.resume(RUN)`.",
-    "57": "The server has ended the connection. No cost was recorded for the query. If a run has begun, go on with "
-    "`gossamer.resume(RUN)`.",
+    "57": "The server has ended the session. No cost was recorded for the query. If a run has begun: `gossamer.resume(RUN)`.",
 }
 _WITHHELD = "Its message is withheld, as it may quote a value. Look into the log of the server."
 """What to do, by the first characters of a code of PostgreSQL, the longest first."""

@@ -5,7 +5,6 @@ asked where they begin. Other columns are compared as text. `Reader` is asked fo
 that the card does not declare are numbered by the engine. So a query holds constants of the card, and no value of a row.
 """
 
-import datetime
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,30 +59,21 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class TableByEngine(Together):
-    """Rows that an engine counts.
+    """Rows that an engine counts. The mark is by its own hashes, so it recognises copies in this engine alone.
 
     Args:
         session: of the engine. One of another engine has the same attributes.
         base: SQL that gives the values of each column of the card, x0, x1 and so on, and the id of each row's unit.
         columns: their codes.
         count: number of rows.
-        unit_count: number of units.
-        alone: how many of them are rows without an id.
         has_units: whether rows belong to units. If not, each is its own.
-        notes: for the terminal, and for no file.
-        mark: digest of the rows by hashes of the engine: it recognises copies in this engine alone.
     """
 
     session: PostgreSql
     base: str
     columns: tuple[Steps, ...]
     count: int
-    unit_count: int
-    alone: int
     has_units: bool
-    notes: tuple[str, ...] = ()
-    mark: str = ""
-    units = names = None
 
     def __len__(self) -> int:
         return self.count
@@ -180,8 +170,8 @@ def table_by_engine(
         base=base,
         columns=tuple(columns),
         count=count,
-        unit_count=units + count - named,
-        alone=0 if unit_at is None else count - named,
+        population=units + count - named,
+        without_id=0 if unit_at is None else count - named,
         has_units=unit_at is not None,
         mark=hashlib.sha256(stated.encode()).hexdigest(),
     )
@@ -224,7 +214,8 @@ def _steps(
     word = session.types.get(str(kind), str(kind).removesuffix("[day]").replace("date32", "date"))
     value = f"cast({name} as {word})" if fractions else f"case {name} when true then 1 when false then 0 end"
     value = value if fractions or pa.types.is_boolean(kind) else name
-    texts = [_written(each, kind) for each in starts.tolist()]
+    numbers = _values(starts, pa.int64() if pa.types.is_boolean(kind) else kind)
+    texts = numbers.cast(pa.string()).to_pylist()
     sql = texts if not fractions and not pa.types.is_temporal(kind) else [f"cast('{text}' as {word})" for text in texts]
     return Steps(value, sql, np.append(codes, none)), ""
 
@@ -319,17 +310,6 @@ def _values(at: np.ndarray, kind: "pa.DataType") -> "pa.Array":
     if pa.types.is_boolean(kind):
         return pa.array(at == 1)
     return pa.array(at.astype(np.int32)).view(kind) if pa.types.is_date(kind) else pa.array(at).view(kind)
-
-
-def _written(at: int, kind: "pa.DataType") -> str:
-    """The value of a type at a place, as text of SQL."""
-    if pa.types.is_floating(kind):
-        return repr(float(_values(np.array([at]), kind)[0].as_py()))
-    if pa.types.is_date(kind):
-        return (datetime.date(1970, 1, 1) + datetime.timedelta(at)).isoformat()
-    if pa.types.is_timestamp(kind):
-        return (times.EPOCH + datetime.timedelta(microseconds=at)).isoformat(" ") + ("+00:00" if kind.tz else "")
-    return str(at)
 
 
 def _nested(name: str, starts: Sequence[str], values: Sequence[int]) -> str:

@@ -56,8 +56,6 @@ class TableCard(Card):
     """Columns that samples have and no run learns."""
     kind: ClassVar[CardKind] = "table"
     in_words: ClassVar[str] = "a table"
-    takes_keys: ClassVar[bool] = False
-    has_public: ClassVar[bool] = False
     whose: ClassVar[str] = "COLUMN"
     class_names: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[tuple[int, ...]] = ()

@@ -91,7 +91,7 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
             each.add(cells, rows)
         if unit_at is not None:
             owners.update(unit_ids(columns[unit_at], where))
-    Faults(where).refuse_ragged(table)
+    Faults(where).refuse(table.ragged)
     if not seen or not seen[0].rows:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
     for each in seen:

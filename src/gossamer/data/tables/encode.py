@@ -8,7 +8,6 @@ from gossamer.data.columns.column import Column
 from gossamer.data.columns.reading import BROKEN, FAULTS, Reader
 from gossamer.data.columns.rules import broken, in_turn
 from gossamer.data.problems import SHOWN, Problems
-from gossamer.data.sources.relation import Relation
 from gossamer.data.tables.card import TableCard
 from gossamer.lazy import pa
 
@@ -32,20 +31,16 @@ class Faults:
         rows = [*rows]
         self._rows[problem] = ([*first, *rows][:SHOWN], count + len(rows))
 
-    def refuse(self) -> None:
-        """Raise DataError if there is a fault, with all of them."""
+    def refuse(self, ragged: Sequence[int] = ()) -> None:
+        """Raise DataError if there is a fault, with all of them. ragged: rows with another number of cells."""
+        if ragged:
+            self.add(RAGGED, ragged)
         problems = Problems(_MOST_KINDS)
         for problem, (rows, count) in self._rows.items():
             which = f"row{'s' if rows[1:] else ''} {', '.join(map(str, rows))} (counted from 0)" if rows else ""
             more = f" and {count - len(rows):,} more" if count > len(rows) else ""
             problems.add(self._where, f"{which}{more}: {problem}" if rows else problem)
         problems.refuse()
-
-    def refuse_ragged(self, table: Relation) -> None:
-        """The same, with the rows that have another number of cells than the first line, once all blocks are read."""
-        if table.ragged:
-            self.add(RAGGED, table.ragged)
-        self.refuse()
 
 
 class TableEncoder:
@@ -63,25 +58,25 @@ class TableEncoder:
         self._readers = [Reader(column, card.decimal, guessed=guessed) for column in card.columns]
         self._after = [at for at in in_turn(card.columns) if card.columns[at].after]
 
-    def encode(self, block: "Sequence[pa.Array]", rows: np.ndarray) -> np.ndarray:
-        """Codes of a block. int32 [n, columns]
+    def encode(self, block: "Sequence[pa.Array]") -> np.ndarray:
+        """Codes of a block, from any thread. int32 [n, columns]; negative ones are faults, see `check`.
 
-        Args:
-            block: the cells of each column of the card, in its order; n each.
-            rows: their numbers in the source, int64 [n]; for messages.
+        block: the cells of each column of the card, in its order; n each.
         """
-        codes = np.empty((len(rows), len(self._readers)), np.int32)
-        given = zip(self._readers, block, self.bases(block), codes.T, strict=True)
-        for reader, cells, base, own in given:
+        codes = np.empty((len(self._readers), len(block[0])), np.int32).T
+        for reader, cells, base, own in zip(self._readers, block, self.bases(block), codes.T, strict=True):
             own[:] = reader.codes(cells, base)
         for at, wrong, _, can in broken(codes, self._columns):
             codes[wrong, at] = by_rule(self._columns[at], can)
+        return codes
+
+    def check(self, codes: np.ndarray, rows: np.ndarray) -> None:
+        """Add the faults among the codes of a block. rows: their numbers in the source, int64 [n]"""
         for column, own in zip(self._columns, codes.T, strict=True):
             if own.min(initial=0) < 0:
                 for fault, problem in FAULTS.items():
                     if len(found := np.flatnonzero(own == fault)):
                         self._faults.add(f"column {column.name!r}: {problem}", rows[found].tolist())
-        return codes
 
     def values(self, block: "Sequence[pa.Array]") -> np.ndarray:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""

@@ -28,18 +28,22 @@ class RawRows:
     """
 
     def __init__(self) -> None:
-        self._sums, self._count = np.zeros(len(_LANES), np.uint64), 0
+        self._sums = np.zeros(len(_LANES) + 1, np.uint64)
 
-    def add(self, block: Sequence["pa.Array"]) -> None:
-        """Add rows. block: the cells of every column, n each."""
-        rows = mixed(np.array([mixed(hashes(column)) for column in block]).sum(0))
-        self._sums += np.array([mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES])
-        self._count += len(rows)
+    def add(self, sums: np.ndarray) -> None:
+        """Add the rows of a block. sums: as `sums_of` gives them."""
+        self._sums += sums
 
     def digest(self) -> str:
         """SHA-256 of the sums and the number of rows. Empty: there are no rows."""
-        sums = self._sums.astype("<u8").tobytes()
-        return hashlib.sha256(b"raw rows 2 %d " % self._count + sums).hexdigest() if self._count else ""
+        sums, count = self._sums[:-1].astype("<u8").tobytes(), int(self._sums[-1])
+        return hashlib.sha256(b"raw rows 2 %d " % count + sums).hexdigest() if count else ""
+
+
+def sums_of(block: Sequence["pa.Array"]) -> np.ndarray:
+    """The sums over some rows, and their number. uint64 [5]. block: the cells of every column, n each."""
+    rows = mixed(np.array([mixed(hashes(column)) for column in block]).sum(0))
+    return np.array([*(mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES), len(rows)], np.uint64)
 
 
 def row_keys(block: Sequence["pa.Array"]) -> np.ndarray:

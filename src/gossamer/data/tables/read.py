@@ -11,17 +11,17 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
-from gossamer.data.memory_mapped import ROOM, Filling, remarks
+from gossamer.data.memory_mapped import ROOM, Filling, in_threads, remarks
 from gossamer.data.source import Data, Split, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
-from gossamer.data.sources.relation import Relation
+from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.tables import file_of, open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.by_engine import table_by_engine
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
-from gossamer.data.tables.raw_rows import RawRows
+from gossamer.data.tables.raw_rows import RawRows, sums_of
 from gossamer.data.tables.table import CODES, Owners, Table
 from gossamer.data.units import checked, from_array, numbered
 from gossamer.errors import CardError, DataError
@@ -71,9 +71,15 @@ def read_table(
     ids: list[str] = []
     owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
-    for rows, block in opened.blocks(every):
-        columns = dict(zip(every, block, strict=True))
+
+    def coded(given: Block) -> tuple[np.ndarray, dict[int, Any], np.ndarray, np.ndarray]:
+        columns = dict(zip(every, given[1], strict=True))
         _refuse_nested(card.names, [columns[at] for at in wanted], faults)
+        return given[0], columns, encoder.encode([columns[at] for at in wanted]), sums_of(given[1])
+
+    for rows, columns, codes, sums in in_threads(coded, opened.blocks(every)):
+        raw_rows.add(sums)
+        encoder.check(codes, rows)
         if unit_at is not None:
             own = columns[unit_at]
             if only_counts and pa.types.is_signed_integer(own.type) and not own.null_count:
@@ -83,9 +89,8 @@ def read_table(
                 owners.add(checked(unit_ids(own, where), card.missing_unit, place))
             else:
                 ids.extend(unit_ids(own, where))
-        raw_rows.add(block)
-        filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
-    faults.refuse_ragged(opened)
+        filling.add(codes.astype(CODES))
+    faults.refuse(opened.ragged)
     if _state(source) != began:
         raise DataError(
             f"{where}: the table has changed while it was read. Wait until nothing writes to it, and begin again."

@@ -72,7 +72,7 @@ def split_table(
             yield from (key.tobytes() for key in row_keys(columns))
 
     test = np.fromiter(sides(rows(), share=share, salt=salt), bool)
-    Faults(where).refuse_ragged(relation)
+    Faults(where).refuse(relation.ragged)
     if at is not None:
         owners = numbered(ids, missing, lambda row: f"{where}, row {row} (counted from 0)")
         of_unit = np.array([name != "" and is_taken(name, share=share, salt=salt) for name in owners.names.tolist()])

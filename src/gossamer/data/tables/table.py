@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -23,13 +24,13 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
-from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows, forget
+from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows, forget, in_threads
 from gossamer.data.units import Grouped
 
 CODES: np.dtype[Any] = np.dtype(np.int16)
 """Of codes in memory. A column has at most 10,000, see `MOST_CODES`."""
-_ROWS, _TABLES, _SORTED = 2**17, 128, 2**22
-"""Rows and tables that are counted at once, and rows whose owners are sorted at once."""
+_ROWS, _TABLES, _PARTS = 2**17, 128, 256
+"""Rows and tables that are counted at once, and parts in which the owners of rows are sorted."""
 GRID = 2**20
 """Weights are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
@@ -127,8 +128,7 @@ def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
 
 def unit_weights(counts: np.ndarray, max_rows: int) -> np.ndarray:
     """The same for each unit. counts: its number of rows, int64 [units]"""
-    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts).astype(np.float64)
-    return weights
+    return np.asarray(np.minimum(GRID, GRID * max_rows // counts).astype(np.float64))
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,45 +170,51 @@ class Table(Countable):
         """See `Countable`. In float64, which is exact up to 2^53. A code out of range is the nearest: a message would leak."""
         weights = self._weights(max_rows)
         for first in range(0, len(cliques), _TABLES):
-            some = cliques[first : first + _TABLES]
-            sums = [np.zeros(math.prod(size_of(maps[k]) for k in clique)) for clique in some]
-            for rows in (slice(start, start + _ROWS) for start in range(0, len(self), _ROWS)):
-                own = None if weights is None else weights[rows].astype(np.float64)
-                merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in {*()}.union(*some)}
-                for at, clique in enumerate(some):
-                    kind: np.dtype[Any] = np.dtype(np.int32 if len(sums[at]) < 2**31 else np.int64)
-                    cells = np.zeros(len(self.codes[rows]), kind)
-                    for k in clique:
-                        cells *= size_of(maps[k])
-                        cells += merged[k]
-                    sums[at] += np.bincount(cells, own, len(sums[at]))
-                forget(self.codes)
-            yield from ((each * (GRID if weights is None else 1)).astype(np.int64) for each in sums)
+            yield from self._counted(maps, cliques[first : first + _TABLES], weights)
+
+    def _counted(self, maps: Sequence[Map], cliques: Sequence[Clique], weights: np.ndarray | None) -> list[np.ndarray]:
+        """The same, by one pass over the rows. weights: see `_weights`."""
+        sizes = {k: size_of(maps[k]) for k in {*()}.union(*cliques)}
+        sums, turn = [np.zeros(math.prod(sizes[k] for k in clique)) for clique in cliques], Lock()
+
+        def add(start: int) -> None:
+            rows = slice(start, start + _ROWS)
+            own = None if weights is None else weights[rows].astype(np.float64)
+            merged = {k: maps[k][1].astype(np.int32).take(self.codes[rows, maps[k][0]], mode="clip") for k in sizes}
+            for at, clique in enumerate(cliques):
+                cells: np.ndarray = merged[clique[0]].astype(np.int32 if len(sums[at]) < 2**31 else np.int64)
+                for k in clique[1:]:
+                    cells *= sizes[k]
+                    cells += merged[k]
+                found = np.bincount(cells, own, len(sums[at]))
+                with turn:
+                    sums[at] += found
+
+        for _ in in_threads(add, range(0, len(self), _ROWS)):
+            forget(self.codes)
+        return [(each * (GRID if weights is None else 1)).astype(np.int64) for each in sums]
 
     def _weights(self, max_rows: int) -> np.ndarray | None:
         """The weight of each row in steps of the grid; None: every row is its own unit, and weighs 1."""
         return None if self.units is None else row_weights(self.units, max_rows)
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Together(Countable):
     """Rows of which is known how much they weigh, and not whose they are. They are counted together.
 
-    unit_count: number of units. alone: how many of them are rows without an id. mark: see `Table`.
+    Args:
+        population: number of units.
+        without_id: how many of them are rows without an id.
+        notes: see `Table`.
+        mark: see `Table`.
     """
 
-    unit_count: int
-    alone: int
-    mark: str
-
-    @property
-    def population(self) -> int:
-        """Number of units."""
-        return self.unit_count
-
-    @property
-    def without_id(self) -> int:
-        """See `Grouped`."""
-        return self.alone
+    population: int = 0
+    without_id: int = 0
+    notes: tuple[str, ...] = ()
+    mark: str = ""
+    units = names = None
 
     def __getitem__(self, which: object) -> NoReturn:
         raise TypeError("rows that are weighted already are counted together")
@@ -221,14 +227,10 @@ class WeightedTable(Together, Table):
     Args:
         weights: int32 [N], in steps of the grid, for one `max_rows`.
         max_rows: the rows of a unit that count in full.
-        unit_count: see `Together`.
-        alone: see `Together`.
     """
 
     weights: np.ndarray
     max_rows: int
-    unit_count: int
-    alone: int
 
     def _weights(self, max_rows: int) -> np.ndarray:
         if max_rows != self.max_rows:
@@ -244,20 +246,31 @@ class Owners:
     """
 
     def __init__(self) -> None:
-        self._key, self._hashes, self._alone = os.urandom(16), Filling(in_memory=ROOM), 0
+        self._key, self._count, self._alone = os.urandom(16), 0, 0
         self._encrypt = Cipher(AES(self._key), ECB()).encryptor().update
+        self._parts = [Filling(in_memory=ROOM // _PARTS) for _ in range(_PARTS)]
 
     def add(self, ids: Sequence[str]) -> None:
         """The rows of a block. ids: as `units.checked` gives them. A row without one gets a random hash, so it is alone."""
         known = {each: self._hash(each) for each in {*ids}}
-        self._hashes.add(b"".join(known[each] if each else os.urandom(16) for each in ids))
+        self._add(b"".join(known[each] if each else os.urandom(16) for each in ids))
         self._alone += sum(each == "" for each in ids)
 
     def add_numbers(self, ids: np.ndarray) -> None:
         """The same, where ids are whole numbers of 64 bits, and there is none without one. int64 [n]"""
         blocks = np.zeros((len(ids), 2), np.int64)
         blocks[:, 0] = ids
-        self._hashes.add(self._encrypt(blocks.tobytes()))
+        self._add(self._encrypt(blocks.tobytes()))
+
+    def _add(self, hashes: bytes) -> None:
+        """Of each row its hash and its number, to the part of its hash."""
+        given = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
+        rows = np.column_stack([given, np.arange(self._count, self._count + len(given), dtype=np.uint64)])
+        at = (given[:, 0] % np.uint64(_PARTS)).astype(np.uint8)
+        ends = np.bincount(at, minlength=_PARTS).cumsum()
+        for part, own in zip(self._parts, np.split(rows[at.argsort(kind="stable")], ends[:-1]), strict=True):
+            part.add(own)
+        self._count += len(given)
 
     def _hash(self, name: str) -> bytes:
         if _NUMBER.fullmatch(name) and -(2**63) <= (number := int(name)) < 2**63:
@@ -266,36 +279,16 @@ class Owners:
 
     def weighted(self, table: Table, max_rows: int) -> WeightedTable:
         """The rows with their weights. Owners are sorted in parts, by their hashes."""
-        hashes = self._hashes.array((-1, 2), np.dtype(np.uint64))
-        weights, count = np.empty(len(hashes), np.int32), 0
-        parts, starts = 1 + len(hashes) // _SORTED, range(0, len(hashes), _ROWS)
-        for part in range(parts):
-            held = [(np.empty(0, np.int64), hashes[:0])]
-            for at in starts:
-                block = hashes[at : at + _ROWS]
-                here = np.flatnonzero(block[:, 0] % parts == part)
-                held.append((at + here, block[here]))
-                forget(hashes)
-            rows, own = map(np.concatenate, zip(*held, strict=True))
-            order = np.argsort(own[:, 0])
-            if _differ(own[order]).sum() != _differ(own[order, :1]).sum():  # rare: two hashes begin alike
-                order = np.lexsort(own.T)
-            counts = np.diff(np.flatnonzero(_differ(own[order])), append=len(rows))
-            weights[rows[order]] = np.repeat(unit_weights(counts, max_rows), counts)
+        weights, count = np.empty(self._count, np.int32), 0
+        while self._parts:  # each leaves the disk after its turn
+            rows = self._parts.pop().array((-1, 3), np.dtype(np.uint64))
+            rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+            first = np.append(True, (rows[1:, :2] != rows[:-1, :2]).any(1))[: len(rows)]
+            counts = np.diff(np.flatnonzero(first), append=len(rows))
+            weights[rows[:, 2]] = np.repeat(unit_weights(counts, max_rows), counts)
             count += len(counts)
-            forget(hashes)
-        facts: dict[str, Any] = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
+        facts: dict[str, Any] = {"max_rows": max_rows, "population": count, "without_id": self._alone}
         return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
-
-
-def _differ(rows: np.ndarray) -> np.ndarray:
-    """Which rows are not as the row before. bool [N]"""
-    return np.append(True, (rows[1:] != rows[:-1]).any(1))[: len(rows)]
-
-
-def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The merged value of each code. int32 [n]"""
-    return np.asarray(values.astype(np.int32)[np.clip(codes, 0, len(values) - 1)])
 
 
 def identify(table: Table | Together) -> Identity:
@@ -310,7 +303,7 @@ def identify(table: Table | Together) -> Identity:
         DataError: the digests are too many for the memory, and the disk is full.
     """
     if isinstance(table, Together):
-        stated = f"gossamer weighted table 1 {len(table)} {table.unit_count} {table.mark}"
+        stated = f"gossamer weighted table 1 {len(table)} {table.population} {table.mark}"
         return Identity(hashlib.sha256(stated.encode()).hexdigest(), table.mark)
     rows = digests(table.codes.astype(CODES, copy=False))
     width = table.codes.shape[1]

@@ -37,8 +37,6 @@ class LinkedCard(Card):
     tables: tuple[LinkedTable, ...]
     kind: ClassVar[CardKind] = "linked"
     in_words: ClassVar[str] = "linked tables"
-    takes_keys: ClassVar[bool] = False
-    has_public: ClassVar[bool] = False
     whose: ClassVar[str] = ""
     class_names: ClassVar[tuple[str, ...]] = ()
     units_come: ClassVar[str] = "nothing: each row of the first table is a unit."
