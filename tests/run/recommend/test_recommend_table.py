@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gossamer import Column, TableCard
+from gossamer.data.tables.linked.card import LinkedCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
@@ -154,8 +155,13 @@ def test_one_column_and_options_for_pictures() -> None:
 
 
 def test_commands_that_measure_nothing_are_not_said_to() -> None:
-    """Without a label, no command has `--score`."""
-    for card, measured in ((CARD, True), (dataclasses.replace(CARD, label=None), False)):
+    """Of linked tables without a label, no command has `--score`."""
+    linked = LinkedCard.loads(
+        'declared_size = 30000\nunit = "person"\n[table.a]\nkey = "id"\n[[table.a.column]]\nname = "x"\nkind = "category"\n'
+        'values = ["f", "m"]\n[table.b]\nparent = "a"\nmax_rows = 3\n[[table.b.column]]\nname = "y"\nkind = "category"\n'
+        'values = ["f", "m"]\n'
+    )
+    for card, measured in ((CARD, True), (linked, False)):
         found = recommend(card, epsilon=1.0, delta=1e-5)
         assert ("--score" in found.ranked[0].command) == measured
         assert ("The commands measure it" in found.outlook[-1]) == measured

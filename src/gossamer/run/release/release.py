@@ -23,7 +23,17 @@ from gossamer.run.release.texts import CROISSANT, croissant, readme, registry_en
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage import run_folder
+from gossamer.run.storage.run_folder import (
+    DECLARED,
+    EVENTS,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    RunFolder,
+    today,
+)
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
@@ -130,14 +140,7 @@ def _clear_up(target: Path) -> None:
 
 def _is_ours(left: Path) -> bool:
     """Whether a folder holds nothing but files of a release, finished or begun."""
-    expected = (
-        *run_folder.RELEASED,
-        run_folder.REPORT,
-        *MAY_HAVE,
-        run_folder.SUMS,
-        run_folder.SIGNATURE,
-        run_folder.EVENTS,
-    )
+    expected = (*RELEASED, REPORT, *MAY_HAVE, SUMS, SIGNATURE, EVENTS)
     return all(path.is_file() and (path.name in expected or begun(path.name) in expected) for path in left.iterdir())
 
 
@@ -158,25 +161,25 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
         RunFolderError: if it is signed already, the key exists already, or something cannot be written.
     """
     folder, path = Path(run), Path(key)
-    signature = folder / run_folder.SIGNATURE
+    signature = folder / SIGNATURE
     taken = signature.exists() or signature.is_symlink()
     if taken and not force:
         raise RunFolderError(f"{folder} is signed already. `force=True` replaces the signature.")
     verdict = verify(folder)
-    problems = [problem for problem in verdict.problems if not (taken and problem.startswith(run_folder.SIGNATURE))]
+    problems = [problem for problem in verdict.problems if not (taken and problem.startswith(SIGNATURE))]
     if problems:
         raise RequestError(f"{folder} does not verify and is not signed: {' '.join(problems)}")
     if folder.resolve() in path.resolve().parents:
         raise RequestError(f"{path} lies in {folder} and would be handed out with it. Keep the key elsewhere.")
     if new_key:
         signing.new_key(path)
-    return signing.sign(folder, to_sign(folder), key=path, date=run_folder.today())
+    return signing.sign(folder, to_sign(folder), key=path, date=today())
 
 
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
     """What the certificate says that cannot be recomputed, and which measurements were made. Their figures are internal."""
-    if declared is None and not is_release(folder) and (folder / run_folder.DECLARED).is_file():
-        declared = folder / run_folder.DECLARED
+    if declared is None and not is_release(folder) and (folder / DECLARED).is_file():
+        declared = folder / DECLARED
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
     if isinstance(declared, str | Path):
         try:
@@ -187,39 +190,39 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
             raise RequestError(f"{declared} is not TOML ({error}).") from None
     else:
         answers = dict(declared or {})
-    if run_folder.RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
+    if RunFolder(folder).attacked and isinstance(answers.get("attacked", {}), dict):
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):
         answers = {"audited": statement, **answers}
-    if any(entry["metric"] == PUBLIC_ITSELF.name for entry in run_folder.RunFolder(folder).metrics()):
+    if any(entry["metric"] == PUBLIC_ITSELF.name for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
 
 
 def _copy(folder: Path, partial: Path) -> None:
     """Copy a release as it is, with the signature that it may have."""
-    signed = [run_folder.SIGNATURE] if (folder / run_folder.SIGNATURE).is_file() else []
-    for name in (*read_sums(folder), run_folder.SUMS, *signed):
+    signed = [SIGNATURE] if (folder / SIGNATURE).is_file() else []
+    for name in (*read_sums(folder), SUMS, *signed):
         write_atomically(partial / name, (folder / name).read_bytes())
 
 
 def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *, tables: bool) -> None:
     """Make the files of a release from those of a RUN."""
     more = [name for name in (SITES,) if (folder / name).is_file()]
-    for name in (*run_folder.RELEASED, *more):
-        if name != run_folder.SAMPLES:
+    for name in (*RELEASED, *more):
+        if name != SAMPLES:
             write_atomically(partial / name, (folder / name).read_bytes())
     certificate = _certified(partial, answers, {contents.DRAWN_ON: contents.drawn_on()} if samples else {})
-    if (folder / run_folder.EVENTS).is_file():
-        shutil.copyfile(folder / run_folder.EVENTS, partial / run_folder.EVENTS)
+    if (folder / EVENTS).is_file():
+        shutil.copyfile(folder / EVENTS, partial / EVENTS)
     try:
         generator = synthesizer.Synthesizer.load(partial)
         picture = kind_of(generator.card).picture(generator)
-        write_atomically(partial / run_folder.SAMPLES, picture)  # whatever lies under that name in the RUN
+        write_atomically(partial / SAMPLES, picture)  # whatever lies under that name in the RUN
         html.write_report(partial, internal=False)
     except RunFolderError as error:
         raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
-    (partial / run_folder.EVENTS).unlink(missing_ok=True)
+    (partial / EVENTS).unlink(missing_ok=True)
     more.append(README)
     if samples:
         drawn = generator.stream(samples, seed=contents.samples_seed(certificate))
@@ -241,15 +244,15 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     classifies, remark = generator.classifier is not None, generator.remark
     page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, remark=remark, more=more)
     write_atomically(partial / README, page)
-    sums = {name: sha256(partial / name) for name in (*run_folder.RELEASED, run_folder.REPORT, *more)}
+    sums = {name: sha256(partial / name) for name in (*RELEASED, REPORT, *more)}
     write_atomically(partial / CROISSANT, croissant(certificate, sums))
     sums[CROISSANT] = sha256(partial / CROISSANT)
-    write_atomically(partial / run_folder.SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    write_atomically(partial / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
 def _certified(partial: Path, answers: dict[str, Any], drawn: dict[str, str]) -> Certificate:
     """The certificate of the run, with what is declared. drawn: what drew the samples, if there are any."""
-    old, folder = Certificate.load(partial), run_folder.RunFolder(partial)
+    old, folder = Certificate.load(partial), RunFolder(partial)
     new = Certificate.build(
         PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],
         versions={**old.versions, RELEASED_BY: with_source(), **drawn}, created=old.created, declared=answers,
@@ -272,7 +275,7 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     if not force:
         raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with `force=True`.")
     try:
-        listed = {*read_sums(target), run_folder.SUMS, run_folder.SIGNATURE} if is_release(target) else set()
+        listed = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
     except ValueError:
         listed = set()
     foreign = sorted(path.name for path in target.iterdir() if path.name not in listed)

@@ -37,7 +37,21 @@ from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.texts import CROISSANT, croissant, readme
 from gossamer.run.report.audit_record import audited, refuted, said_by
-from gossamer.run.storage import run_folder
+from gossamer.run.storage.run_folder import (
+    ATTACKS,
+    AUDIT,
+    EVENTS,
+    METRICS,
+    OURS,
+    PRIVATE,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    RunFolder,
+    today,
+)
 from gossamer.run.storage.run_plan import LOOK, RunPlan
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
@@ -55,13 +69,13 @@ NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
     CONFIG: "whether the data card and the count of earlier runs are true.",
-    run_folder.REPORT: "whether it agrees with the certificate.",
-    run_folder.SAMPLES: "whether the generator drew it.",
+    REPORT: "whether it agrees with the certificate.",
+    SAMPLES: "whether the generator drew it.",
     ANSWERS: "whether their noise is honest. For this, you rely on the signer. `gossamer.verify(..., replay=True)` shows "
     "whether the model follows from them.",
 }
 """What is not checked, by the file."""
-INTERNAL = (run_folder.METRICS, run_folder.ATTACKS, run_folder.EVENTS, run_folder.PRIVATE)
+INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE)
 """What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
 """Relative: the stated sum over several runs may be so much less than the cost of one, as accountants use finite grids."""
@@ -113,7 +127,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         RunFolderError: if the folder does not exist or holds no finished run, or its method is not installed.
         RequestError: if the key is none, or `public` are not the public records of the run.
     """
-    folder = run_folder.RunFolder(Path(run))
+    folder = RunFolder(Path(run))
     if not folder.file(CERTIFICATE).exists() and not (folder.begun and is_release(folder.path)):
         folder.check_finished()
     checked = check(folder.path)
@@ -130,7 +144,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         signature_problems, signature_notes = signing.check(folder.path, to_sign(folder.path), key=key)
         problems, notes = problems + sum_problems + signature_problems, notes + signature_notes
         if refuted(folder.path):
-            problems.append(f"{run_folder.AUDIT}: the audit refutes the epsilon of this run.")
+            problems.append(f"{AUDIT}: the audit refutes the epsilon of this run.")
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
@@ -139,7 +153,7 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
             if figure := checked.stated["figures"].get(name):
                 notes.append(f"{figure['statement']} Recomputed from the answer in {LEDGER}.")
         declared = checked.stated.get("declared", {})
-        if not problems and is_past(declared, run_folder.today()):
+        if not problems and is_past(declared, today()):
             notes.append(
                 f"Expired: this release was to be used until {declared['expires']}. Ask for a newer one. What its guarantee "
                 "says still holds."
@@ -307,13 +321,13 @@ def to_sign(folder: Path) -> list[str]:
     if not is_release(folder):
         return [MODEL, CERTIFICATE, LEDGER, CONFIG]
     try:
-        return [*read_sums(folder), run_folder.SUMS]
+        return [*read_sums(folder), SUMS]
     except ValueError:
         return []
 
 
 def is_release(folder: Path) -> bool:
-    return (folder / run_folder.SUMS).is_file()
+    return (folder / SUMS).is_file()
 
 
 def _sums(folder: Path) -> tuple[list[str], list[str]]:
@@ -322,36 +336,32 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
         stripped = sorted(path.name for path in folder.iterdir() if path.name.casefold() in (README.casefold(), LOADER))
         if stripped:
             return [
-                f"{run_folder.SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. "
+                f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. "
                 f"If it is a RUN, move {stripped[0]} elsewhere."
             ], []
-        expected = {*run_folder.OURS, run_folder.PRIVATE}
+        expected = {*OURS, PRIVATE}
         foreign = sorted(path.name for path in folder.iterdir() if path.name not in expected)
         return [], [
-            f"{run_folder.REPORT} and {run_folder.SAMPLES} are not checked: this is a RUN, not a release, and its report is "
+            f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is "
             "rewritten after every evaluation.",
             *(f"{name!r} is not part of the run: nothing here speaks for it." for name in foreign),
         ]
     try:
         listed = read_sums(folder)
     except ValueError:
-        return [f"{run_folder.SUMS} does not name the files of a release."], []
-    problems = [
-        f"{run_folder.SUMS} does not name {name}."
-        for name in (*run_folder.RELEASED, run_folder.REPORT)
-        if name not in listed
-    ]
+        return [f"{SUMS} does not name the files of a release."], []
+    problems = [f"{SUMS} does not name {name}." for name in (*RELEASED, REPORT) if name not in listed]
     notes = []
     for name, digest in listed.items():
         path = folder / name
         if path.is_symlink() or not path.is_file():
             problems.append(f"{name} is missing, or a link.")
         elif sha256(path) != digest:
-            problems.append(f"{name} is not the file that was released (its SHA-256 differs from {run_folder.SUMS}).")
+            problems.append(f"{name} is not the file that was released (its SHA-256 differs from {SUMS}).")
     for path in sorted(folder.iterdir()):
         if path.name in INTERNAL:
             problems.append(f"{path.name} is internal and must not lie in a release: the guarantee does not cover it.")
-        elif path.name in (*listed, run_folder.SUMS, run_folder.SIGNATURE):
+        elif path.name in (*listed, SUMS, SIGNATURE):
             continue
         elif _runs(path):
             problems.append(
@@ -372,14 +382,14 @@ def _runs(path: Path) -> bool:
 
 def read_sums(folder: Path) -> dict[str, str]:
     """Name and SHA-256 of the files of a release. Raises ValueError if SHA256SUMS is malformed."""
-    if (folder / run_folder.SUMS).is_symlink():
+    if (folder / SUMS).is_symlink():
         raise ValueError("a link")
     digests: dict[str, str] = {}
-    with (folder / run_folder.SUMS).open(encoding="utf-8") as file:
+    with (folder / SUMS).open(encoding="utf-8") as file:
         lines = file.read(2**16).splitlines()
     for line in lines:
         digest, name = line.split("  ", 1)
-        if name in digests or name not in (*run_folder.RELEASED, run_folder.REPORT, *MAY_HAVE):
+        if name in digests or name not in (*RELEASED, REPORT, *MAY_HAVE):
             raise ValueError(name)
         digests[name] = digest
     return digests
