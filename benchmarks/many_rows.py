@@ -166,9 +166,13 @@ def plot(options: argparse.Namespace) -> None:
         for columns in sorted({row["columns"] for row in last["rows"]}):
             rows = sorted((row["rows"], row[key]) for row in last["rows"] if row["columns"] == columns)
             axes.plot(*zip(*rows, strict=True), marker="o", label=f"{columns} columns")
-        axes.set(xscale="log", yscale="log", xlabel="rows", ylabel=label)
+        axes.set(xscale="log", xlabel="rows", ylabel=label)
+        if key == "memory_mb":
+            axes.set_ylim(0, 2_000)
+        else:
+            axes.set_yscale("log")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+    drawn.axes[-1].legend(frameon=False, fontsize=8, loc="lower right")
     drawn.savefig(options.image, dpi=160)
     print(options.image)
 

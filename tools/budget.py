@@ -46,8 +46,8 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=37_084,
-    characters=45.5,
+    lines=37_190,
+    characters=45.6,
     silenced={"noqa": 59, "fmt: skip": 47, "type: ignore": 26, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
