@@ -181,7 +181,7 @@ def test_a_pair_lies_where_its_coins_say(monkeypatch: pytest.MonkeyPatch) -> Non
     """Against exact values: within 2^-41 from half a cell (2^-12) to a radius of 36, and 2^-49 in root mean square.
 
     A third of the pairs as they come, a third near zero, where u is nearly 1, and a third far out. The mean is of the first
-    third. The proof in `lab/noise.md` takes both bounds from here.
+    third. The proof in `docs/proofs.md` takes both bounds from here.
     """
     source, each = np.random.default_rng(33), 1_000
     near = np.iinfo(np.int64).max - (2.0 ** source.uniform(40, 62, each)).astype(np.int64)

@@ -22,7 +22,7 @@ Three kinds of random numbers, never mixed:
   2^45 wherever it lies above 2^-955, which is a radius of 36. The angle is a word of 64 bits, rounded to float64. No radius
   is zero or infinite, and no sine or cosine of an angle is zero.
 
-`lab/noise.md` has the proof of what this may add to a guarantee:
+`docs/proofs.md`, "The precision of the noise", has the proof of what this may add to a guarantee:
 
 - Up to a radius of 36, less than 10^-4 of epsilon in the longest run of all presets, except with probability 10^-12. No
   figure includes it.
