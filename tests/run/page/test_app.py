@@ -473,8 +473,8 @@ def test_a_run_beyond_the_limit_is_refused_in_the_words_of_the_page(clinic, open
     clinic.post("/d/1/protection/limit", data={"limit": "1", "delta": "0.001"})
     clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": "3", "delta": "0.001"})
     page = clinic.get("/d/1/train?epsilon=3")
-    assert "Clinic may spend epsilon 1 at delta 0.001 in all" in words(page)
-    assert "To raise it: the step Protection, “Change the limit” with its box ticked." in words(page)
+    assert "Clinic may use epsilon 1 at delta 0.001 in all" in words(page)
+    assert "raise the limit: the step Protection, “Change the limit” with its box ticked." in words(page)
     assert "--" not in words(page) and "gossamer budget" not in words(page)
     assert 'href="/d/1/protection?epsilon=3#limit">Go to Protection</a>' in page.text
     assert 'id="limit"' in clinic.get("/d/1/protection?epsilon=3").text
