@@ -234,7 +234,7 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     assert "limit of" in told
     one = smallest(budget_log_at(None).read().budget_of_names("clinic-2026").spent(DELTA)).epsilon
     assert gossamer("budget", place.data, "--epsilon", 1.01 * one, "--delta", DELTA).status == 0
-    with pytest.raises(BudgetError, match=r"earlier ones \(1\) would use"):
+    with pytest.raises(BudgetError, match="This run and 1 before it"):
         place.fit(place.folder / "another")
     assert "too. A certificate counts" not in place.said.getvalue()
 
