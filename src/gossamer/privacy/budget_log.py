@@ -163,9 +163,9 @@ class DataSetBudget:
                 names = [each.name for each in charges]  # no run may have the name of the limit
                 there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
-                    f"{limit.name} may use epsilon {limit.epsilon:g} at delta {limit.delta:g} in all (see "
-                    f"`gossamer.budget({there!r})`). This run and {len(runs)} before it would use {rounded_up(total.epsilon)}. "
-                    f"Ask for less, or raise the limit: `gossamer.budget({limit.name!r}, epsilon=E, delta=D, force=True)`."
+                    f"{limit.name} may use epsilon {limit.epsilon:g} at delta {limit.delta:g} in all (see `gossamer.budget("
+                    f"{there!r})`). This run and {len(runs)} before it would use epsilon {rounded_up(total.epsilon)}. Ask for "
+                    f"less, or raise the limit: `gossamer.budget({limit.name!r}, epsilon=E, delta=D, force=True)`."
                 )
 
 

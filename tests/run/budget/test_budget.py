@@ -287,7 +287,7 @@ def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Plac
         place.crash(1, **changed)
     assert math.isinf(smallest(place.account.spent(DELTA)).epsilon)
     budget(str(place.data), epsilon=100.0, delta=DELTA)
-    with pytest.raises(BudgetError, match=r"would spend epsilon infinity"):
+    with pytest.raises(BudgetError, match=r"would use epsilon infinity"):
         place.fit(place.folder / "second")
     budget(str(place.data), epsilon=100.0, delta=DELTA, allow_infinite=True, force=True)
     place.crash(1, place.folder / "second")
@@ -327,7 +327,7 @@ def test_a_refusal_names_the_account_in_which_the_runs_stand(place: Place, gossa
     place.card.write_text(place.card.read_text().replace("clinic 2026", "another"))
     with pytest.raises(BudgetError) as caught:
         place.fit(tmp_path / "second", data=copy)
-    assert "the 1 before it" in str(caught.value)
+    assert "This run and 1 before it" in str(caught.value)
     assert "see `gossamer.budget('clinic 2026')`" in str(caught.value)
     assert f"`gossamer.budget('{copy}', epsilon=E, delta=D, force=True)`" in str(caught.value)
     assert gossamer("budget", "clinic 2026").out.count("dpgan") == 1
