@@ -478,6 +478,11 @@ def test_a_run_beyond_the_limit_is_refused_in_the_words_of_the_page(clinic, open
     assert "--" not in words(page) and "gossamer budget" not in words(page)
     assert 'href="/d/1/protection?epsilon=3#limit">Go to Protection</a>' in page.text
     assert 'id="limit"' in clinic.get("/d/1/protection?epsilon=3").text
+    plan = "/d/1/train?method=marginals&delta=0.001&epsilon="
+    told = words(clinic.get(f"{plan}3"))
+    assert "This run will be refused, before it uses anything." in told and "The last attempt" in told
+    for within in (words(clinic.get(f"{plan}1")), told):
+        assert ("The last attempt" in within) == ("will be refused" in within), "what is over is not said again"
 
 
 def test_a_heading_comes_before_the_records_are_read(clinic, monkeypatch):
