@@ -39,7 +39,7 @@ def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
     epsilon, delta = asked(any_card.load_card(data_set.card), given)
     before = used(data_set)
     if "larger" not in form and before and any(epsilon > each.epsilon for each in before.account.limits):
-        raise FormError("This is above the present limit.", {"limit": "Tick the box if a larger limit is meant."})
+        raise FormError("This is above the limit: see below.", {"limit": "Tick the box if a larger limit is meant."})
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta, force="larger" in form)
     return f"protection?{chosen(form)}"
 
