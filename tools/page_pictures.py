@@ -21,16 +21,24 @@ HIGHEST = 1700
 SHOWN = {"looked": "data", "judge": "judge", "release": "release"}
 SHOWN |= {name: name for name in ("facts", "protection", "method", "train", "runs")}
 """What is taken, by the name that the walk has for it."""
+AT_HOME = """folder => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "/home/you");
+}"""
+"""No picture names the folder of this run."""
 DECLARED = {"unit": "patient", "label": "readmitted"}
 
 
 class Photographer(Walk):
-    """Takes a picture of each step at both widths."""
+    """Takes a picture of each step at both widths. `folder` has the records."""
+
+    folder = ""
 
     def look(self, name):
         """Take the pictures of a step that the tutorial shows."""
         self.page.wait_for_load_state()
         if name in SHOWN:
+            self.page.evaluate(AT_HOME, self.folder)
             place = IMAGES / f"page-{SHOWN[name]}.png"
             self.page.set_viewport_size(WIDE)
             height = min(HIGHEST, self.page.evaluate("document.documentElement.scrollHeight"))
@@ -53,6 +61,7 @@ def main() -> None:
         subprocess.run([sys.executable, ROOT / "examples/data/clinic_table.py", folder], check=True)
         with Server(Path(folder)) as server, browser() as opened:
             walk = Photographer(opened.new_page(viewport=WIDE))
+            walk.folder = folder
             walk.enter(server)
             walk.open(str(data))
             walk.examine(units="patient", divide=True)

@@ -69,7 +69,7 @@ def test_learns_digits_and_says_on_what(digits):
     assert estimate.value > 0.85
     assert estimate.n == 397
     assert estimate.computed_on == (
-        "397 real test records; CNN of Bie et al. trained on 1,400 synthetic records, 6 epochs, "
+        "397 real test records; small classifier (Bie et al.) trained on 1,400 synthetic records, 6 epochs, "
         "not the paper's full protocol"
     )
     expected = stats.binomtest(round(estimate.value * 397), 397).proportion_ci(method="wilson")

@@ -139,9 +139,9 @@ def test_a_limit_refuses_what_would_pass_it_and_nothing_else(book: BudgetLog) ->
         pages.add_run(charge(), "s0")
         pages.budget_of_names("clinic", mark="m1").refuse_beyond_limit(charge())
         pages.add_run(charge(), "s1")
-        with pytest.raises(BudgetError, match=r"clinic may spend .* and the 2 before it would spend epsilon"):
+        with pytest.raises(BudgetError, match=r"clinic may use .* This run and 2 before it would use epsilon"):
             pages.budget_of_names("clinic", mark="m1").refuse_beyond_limit(charge(count=1))
-        with pytest.raises(BudgetError, match="clinic may spend"):  # a copy of the records elsewhere
+        with pytest.raises(BudgetError, match="clinic may use"):  # a copy of the records elsewhere
             pages.budget_of_names("copy", mark="m1").refuse_beyond_limit(charge(name="copy", count=1))
         pages.budget_of_names("school", mark="m9").refuse_beyond_limit(charge(name="school", mark="m9"))
 

@@ -165,7 +165,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
             gossamer.budget("eyes", epsilon=1.0, delta=1e-4),
             fit(card=dataclasses.replace(CARD, data_set="eyes")),
         ),
-        "To raise it: `gossamer.budget('eyes', epsilon=E, delta=D, force=True)`.",
+        "raise the limit: `gossamer.budget('eyes', epsilon=E, delta=D, force=True)`.",
     ),
     "advice for nothing": (
         lambda: gossamer.recommend(CARD, epsilon=1e-9, delta=1e-5),

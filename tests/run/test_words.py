@@ -65,6 +65,7 @@ def test_what_the_page_says() -> None:
     assert plain("To raise it: `gossamer.budget('eyes', epsilon=E, delta=D, force=True)`.") == (
         "To raise it: the step Protection, “Change the limit” with its box ticked."
     )
+    assert plain("epsilon 2 at delta 1e-05") == "epsilon 2 at delta 0.00001"
     assert (
         plain("`gossamer.verify(RUN, replay=True)` or `gossamer.budget`")
         == "`gossamer verify RUN --replay` or the step Protection"

@@ -26,7 +26,7 @@ class SmallCNN(nn.Module):
         ValueError: if the pictures are too small.
     """
 
-    title: ClassVar[str] = "CNN of Bie et al."
+    title: ClassVar[str] = "small classifier (Bie et al.)"
     smallest: ClassVar[int] = 6
     """Height or width below which nothing is left after two convolutions and the pool."""
     largest: ClassVar[int] = 32

@@ -35,7 +35,7 @@ from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
 from gossamer.privacy.accounting.composition import RunCost, together
 from gossamer.privacy.accounting.cost import Bound, smallest
-from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, Guarantee, as_json
+from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, Guarantee, as_json, rounded_up
 from gossamer.privacy.ledger import START, chained, plan_from_json, plan_to_json, read_line, write_synced
 
 FILE = "accounts.jsonl"
@@ -163,9 +163,9 @@ class DataSetBudget:
                 names = [each.name for each in charges]  # no run may have the name of the limit
                 there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
-                    f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
-                    f"{len(runs)} before it would spend {total}. Ask for less, or see `gossamer.budget({there!r})`. "
-                    f"To raise it: `gossamer.budget({limit.name!r}, epsilon=E, delta=D, force=True)`."
+                    f"{limit.name} may use epsilon {limit.epsilon:g} at delta {limit.delta:g} in all (see `gossamer.budget("
+                    f"{there!r})`). This run and {len(runs)} before it would use epsilon {rounded_up(total.epsilon)}. Ask for "
+                    f"less, or raise the limit: `gossamer.budget({limit.name!r}, epsilon=E, delta=D, force=True)`."
                 )
 
 

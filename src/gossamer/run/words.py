@@ -53,6 +53,7 @@ def plain(text: str) -> str:
         return flagged(found[0], ()) if found["call"] else " ".join(filter(None, words)).replace("_", " ")
 
     said = _IN_BACKTICKS.sub(spoken, text)
+    said = re.sub(r"\b\de-\d+\b", lambda found: f"{float(found[0]):.15f}".rstrip("0"), said)
     return re.sub(r"(?<=\. )the step", "The step", said)
 
 

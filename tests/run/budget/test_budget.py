@@ -193,7 +193,7 @@ def test_records_that_change_keep_their_history_and_their_limit(place: Place, tm
     arrays["images"][0, 0, 0] ^= 1
     np.savez(place.data, **arrays)
     budget(str(place.data), epsilon=smallest(place.account.spent(DELTA)).epsilon, delta=DELTA)
-    with pytest.raises(BudgetError, match="may spend"):
+    with pytest.raises(BudgetError, match="may use"):
         place.fit(tmp_path / "second")
 
 
@@ -225,7 +225,7 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     """Set as the page says, without a card, before there is a run; then the card gets its data_set."""
     assert gossamer("budget", place.data, "--epsilon", 3, "--delta", DELTA).status == 0
     place.card.write_text(place.card.read_text() + 'data_set = "clinic-2026"\n')
-    with pytest.raises(BudgetError, match=r"may spend epsilon 3 at delta 0\.001 in all"):
+    with pytest.raises(BudgetError, match=r"may use epsilon 3 at delta 0\.001 in all"):
         place.fit(noise_multiplier=0.5)
     assert not place.run.exists()
     place.crash(1)
@@ -234,7 +234,7 @@ def test_a_limit_of_the_place_binds_a_run_whose_card_calls_the_data_set_somethin
     assert "limit of" in told
     one = smallest(budget_log_at(None).read().budget_of_names("clinic-2026").spent(DELTA)).epsilon
     assert gossamer("budget", place.data, "--epsilon", 1.01 * one, "--delta", DELTA).status == 0
-    with pytest.raises(BudgetError, match="the 1 before it"):
+    with pytest.raises(BudgetError, match="This run and 1 before it"):
         place.fit(place.folder / "another")
     assert "too. A certificate counts" not in place.said.getvalue()
 
@@ -254,7 +254,7 @@ def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_p
         limited = str(tmp_path / "D")
     budget(limited, epsilon=0.5, delta=DELTA)
     charge = dataclasses.replace(entered(place, other), plan=((GaussianDpEvent(1.0), 1),))
-    with pytest.raises(BudgetError, match=r"may spend epsilon 0\.5"):
+    with pytest.raises(BudgetError, match=r"may use epsilon 0\.5"):
         budget_log_at(None).read().budget_of_run(charge).refuse_beyond_limit(charge)
 
 
@@ -287,7 +287,7 @@ def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Plac
         place.crash(1, **changed)
     assert math.isinf(smallest(place.account.spent(DELTA)).epsilon)
     budget(str(place.data), epsilon=100.0, delta=DELTA)
-    with pytest.raises(BudgetError, match=r"would spend epsilon infinity"):
+    with pytest.raises(BudgetError, match=r"would use epsilon infinity"):
         place.fit(place.folder / "second")
     budget(str(place.data), epsilon=100.0, delta=DELTA, allow_infinite=True, force=True)
     place.crash(1, place.folder / "second")
@@ -327,7 +327,7 @@ def test_a_refusal_names_the_account_in_which_the_runs_stand(place: Place, gossa
     place.card.write_text(place.card.read_text().replace("clinic 2026", "another"))
     with pytest.raises(BudgetError) as caught:
         place.fit(tmp_path / "second", data=copy)
-    assert "the 1 before it" in str(caught.value)
+    assert "This run and 1 before it" in str(caught.value)
     assert "see `gossamer.budget('clinic 2026')`" in str(caught.value)
     assert f"`gossamer.budget('{copy}', epsilon=E, delta=D, force=True)`" in str(caught.value)
     assert gossamer("budget", "clinic 2026").out.count("dpgan") == 1
@@ -343,7 +343,7 @@ def test_beyond_the_limit_nothing_is_begun(place: Place, gossamer: Run, tmp_path
     assert (
         answer.err.strip()
         .split("\n")[-1]
-        .startswith(f"gossamer: {place.data} may spend epsilon 0.01 at delta 0.001 in all")
+        .startswith(f"gossamer: {place.data} may use epsilon 0.01 at delta 0.001 in all")
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert place.account.entries == ()
@@ -423,7 +423,7 @@ def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
     assert spent > 1.2 * smallest(DataSetBudget(place.account.entries[:1], ("",), ()).spent(DELTA)).epsilon
     budget(str(place.data), epsilon=spent, delta=DELTA)
     lines = (tmp_path / "third" / "ledger.jsonl").read_bytes()
-    with pytest.raises(BudgetError, match="may spend"):
+    with pytest.raises(BudgetError, match="may use"):
         place.resume(tmp_path / "third")
     assert (tmp_path / "third" / "ledger.jsonl").read_bytes() == lines
     assert not (tmp_path / "third" / "certificate.json").exists()

@@ -473,11 +473,16 @@ def test_a_run_beyond_the_limit_is_refused_in_the_words_of_the_page(clinic, open
     clinic.post("/d/1/protection/limit", data={"limit": "1", "delta": "0.001"})
     clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": "3", "delta": "0.001"})
     page = clinic.get("/d/1/train?epsilon=3")
-    assert "Clinic may spend epsilon 1 at delta 0.001 in all" in words(page)
-    assert "To raise it: the step Protection, “Change the limit” with its box ticked." in words(page)
+    assert "Clinic may use epsilon 1 at delta 0.001 in all" in words(page)
+    assert "raise the limit: the step Protection, “Change the limit” with its box ticked." in words(page)
     assert "--" not in words(page) and "gossamer budget" not in words(page)
     assert 'href="/d/1/protection?epsilon=3#limit">Go to Protection</a>' in page.text
     assert 'id="limit"' in clinic.get("/d/1/protection?epsilon=3").text
+    plan = "/d/1/train?method=marginals&delta=0.001&epsilon="
+    told = words(clinic.get(f"{plan}3"))
+    assert "This run will be refused, before it uses anything." in told and "The last attempt" in told
+    for within in (words(clinic.get(f"{plan}1")), told):
+        assert ("The last attempt" in within) == ("will be refused" in within), "what is over is not said again"
 
 
 def test_a_heading_comes_before_the_records_are_read(clinic, monkeypatch):

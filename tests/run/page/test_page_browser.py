@@ -194,11 +194,11 @@ class Walk:
         self.look("trained")
         self.follow("Next: judge the samples")
 
-    def judge(self, *, measure, attack):
+    def judge(self, *, measure, attack, sees="Measure again"):
         if measure:
             self.press("Measure the samples")
             self.page.get_by_role("button", name="Measure again").wait_for()
-            self.see("After learning from real records it gets")
+            self.see(sees)
         if attack:
             self.press("Attack this run")
             again = self.page.get_by_role("button", name="Attack again")
@@ -281,7 +281,7 @@ def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
         walk.declare("Clinic", TABLE)
         walk.choose(3)
         walk.train()
-        walk.judge(measure=True, attack=True)
+        walk.judge(measure=True, attack=True, sees="After learning from real records it gets")
         walk.release(tmp_path / "handed-out-too")
         assert verified(tmp_path / "handed-out-too")
         assert walk.problems == [], "the policy stopped nothing"
@@ -365,8 +365,8 @@ if __name__ == "__main__":
         way.open(str(data))
         way.examine(units=units, divide=True)
         facts = {"unit": "patient"} if units else {}
-        if (labels := way.page.locator('[name="label"] option')).count():
-            facts["label"] = labels.last.get_attribute("value")
+        for field in way.page.locator('select[name$="label"]').all():
+            facts[field.get_attribute("name")] = field.locator("option").last.get_attribute("value")
         way.declare(data.stem, facts, "Use all measured values, I declare that they may be public")
         way.choose(3)
         way.train()

@@ -528,7 +528,11 @@ def test_a_clean_release_is_replayed_bit_for_bit(made: SimpleNamespace) -> None:
     count = len(load_file(made.honest / ANSWERS)["values"])
     assert any(f"Nothing in it goes beyond {count:,} noisy numbers" in note for note in verdict.notes)
     assert not any(line.startswith((MODEL, Samples.file)) for line in verdict.not_checked)
-    assert any(line.startswith(f"{ANSWERS}: whether their noise is honest") for line in verdict.not_checked)
+    (answers,) = (line for line in verdict.not_checked if line.startswith(ANSWERS))
+    assert answers == f"{ANSWERS}: whether their noise is honest. For this, you rely on the signer."
+    assert any("replay=True" in line for line in verify(made.honest).not_checked), (
+        "it is told where it was not asked for"
+    )
     assert verify(made.around / "honest", replay=True).ok, "a RUN too"
 
 

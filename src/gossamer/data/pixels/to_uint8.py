@@ -27,7 +27,7 @@ MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the car
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
 CLIPPED = "Pixels slightly below 0 or above 1, as resizing leaves them, became black or white."
 WINDOWED = "DICOM pictures were scaled by the display window of each file, as the card says."
-SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
+SCALED = "Pixels of more than 8 bits were scaled, as pixel_range says. Values beyond its ends became black or white."
 
 
 def as_images(

@@ -27,7 +27,7 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
     blind = columns_share(config, card) == 1
-    yield f"How often a single value occurs is known to within {_percent(count)} of the {unit}, in 95 of 100 cases."
+    yield f"Noise moves the count of a single value by up to {_percent(count)} of the {unit}, in 95 of 100 cases."
     merged = [min(size, config.bins) for size in card.domain]  # the first query merges values that are rare
     sets = [] if blind else interaction_sets(config.resolved(card), card, merged)
     if blind:

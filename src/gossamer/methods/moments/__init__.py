@@ -154,9 +154,7 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
 
     def explain(self, config: Config) -> str:
         """For which pictures alignment is."""
-        aligned = (
-            "Aligned: for single shapes on a plain ground, of any polarity, turn and size. Not for other pictures."
-        )
+        aligned = "It suits single shapes on a plain ground, of any shade, turn and size, and no other pictures."
         return aligned if config.align else ""
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:

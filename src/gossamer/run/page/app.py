@@ -247,5 +247,6 @@ def _environment() -> Environment:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["up"] = lambda value: promise.up(value, digits=3)
+    environment.filters["plain"] = plain
     environment.filters["pairs"] = lambda texts: [(str(text), str(text)) for text in texts]
     return environment

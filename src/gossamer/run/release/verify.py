@@ -65,14 +65,14 @@ else:
 README, LOADER = "README.md", "load.py"
 MAY_HAVE = (README, LOADER, SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
 """What a release may hold besides."""
+_REPLAY = " `gossamer.verify(..., replay=True)` shows whether the model follows from them."
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
-    ANSWERS: "whether their noise is honest. For this, you rely on the signer. `gossamer.verify(..., replay=True)` shows "
-    "whether the model follows from them.",
+    ANSWERS: f"whether their noise is honest. For this, you rely on the signer.{_REPLAY}",
 }
 """What is not checked, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE)
@@ -172,7 +172,8 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
             if replay and not problems:
                 note, follow = replaying.replayed(folder.path, generator, checked, public)
                 notes.append(note)
-                not_checked = [line for line in not_checked if line.partition(":")[0] not in follow]
+                left = (line for line in not_checked if line.partition(":")[0] not in follow)
+                not_checked = [line.removesuffix(_REPLAY) for line in left]
     except (LedgerDamaged, RunFolderError) as error:
         problems.append(str(error))
     except OSError as error:

@@ -11,9 +11,7 @@ from gossamer.data.tables.card import COLUMN, facts_of_draft
 from gossamer.data.tables.draft import HEADER, STEPS, draft_table_card
 from gossamer.data.tables.linked.links import Linked, find_links
 
-_STEP = (
-    "Check how the tables are linked, and by what rows are ordered. Say in max_rows how many rows can belong to one."
-)
+_STEP = "Check how the tables are linked, by what rows are ordered, and how many rows can belong to one."
 
 
 def draft_linked_card(places: Mapping[str, Any], *, header: bool | None = None) -> tuple[str, list[str]]:

@@ -74,6 +74,7 @@ def split(out: Path, **options: Any) -> None:
     picks its side, so a new unit moves no other. In the card of train, declare (1 - share) of the size.
     """
     from gossamer.data.split import UNITS_FILE
+    from gossamer.data.tables.linked.read import are_linked
 
     take_sources(options, "data")
     source = options.pop("data")
@@ -81,8 +82,9 @@ def split(out: Path, **options: Any) -> None:
         result = gossamer.split(source, out=out, sink=terminal, **options)
     for text in result.notes:
         click.echo(f"Note: {spoken(text)}", err=True)
+    counted = "units" if are_linked(source) else "records"
     for side, records, people in zip(("train", "test"), result.records, result.units, strict=True):
-        click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if result.spec else ""))
+        click.echo(f"{side}: {records:,} {counted}" + (f" of {people:,} units" if result.spec else ""))
     whose = ""
     if result.spec:
         whose = f" --units {shlex.quote(str(out / result.spec) if result.spec == UNITS_FILE else result.spec)}"

@@ -39,8 +39,7 @@ def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
     epsilon, delta = asked(any_card.load_card(data_set.card), given)
     before = used(data_set)
     if "larger" not in form and before and any(epsilon > each.epsilon for each in before.account.limits):
-        problem = "Tick the box if a larger limit is meant: earlier plans for these records then no longer hold."
-        raise FormError("This limit is larger than the present one.", {"limit": problem})
+        raise FormError("This is above the limit: see below.", {"limit": "Tick the box if a larger limit is meant."})
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta, force="larger" in form)
     return f"protection?{chosen(form)}"
 
