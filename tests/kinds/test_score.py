@@ -103,8 +103,8 @@ def test_a_record_with_more_facts_than_weights_allow_counts_as_none() -> None:
 
 def test_cells_are_quarters_or_the_most_frequent_values() -> None:
     codes = np.repeat(np.arange(8), [10, 10, 10, 10, 10, 10, 10, 30])
-    assert cells_of(codes, 9, in_order=8).tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 3]
-    assert cells_of(np.repeat(np.arange(5), [1, 9, 3, 7, 5]), 6, in_order=0).tolist() == [3, 0, 3, 1, 2, 3]
+    assert cells_of(codes, 9, in_order=8, cells=CELLS).tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 3]
+    assert cells_of(np.repeat(np.arange(5), [1, 9, 3, 7, 5]), 6, in_order=0, cells=CELLS).tolist() == [3, 0, 3, 1, 2, 3]
 
 
 def epsilon_by_hand(noises: list[float], delta: float) -> float:
@@ -337,7 +337,7 @@ def test_a_table_has_a_score_of_its_counts_and_quartiles(tmp_path: Path, monkeyp
     below = [
         [(part[:, at] < cut).mean() for part in (codes, rows.codes)]
         for at in (0, 1)
-        for cut in np.searchsorted(cells_of(codes[:, at], 6, in_order=6), [1, 2, 3])
+        for cut in np.searchsorted(cells_of(codes[:, at], 6, in_order=6, cells=CELLS), [1, 2, 3])
     ]
     assert figures["quantiles"]["error"] == pytest.approx(np.sqrt(np.square(np.diff(below)).mean()), abs=2e-3)
     assert gossamer.verify(run.path).ok

@@ -229,8 +229,10 @@ class Kind(ABC, Generic[R, K]):
         return records
 
     @abstractmethod
-    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Any], Array], Array]:
+    def score(self, synthesizer: Synthesizer, *, cells: int, sink: Sink) -> tuple[Callable[[Any], Array], Array]:
         """Draw samples and train the judge.
+
+        cells: of each column that is compared.
 
         Returns a function of `judged`, which of the facts of `scored` are true of each, bool [n, facts]; and the share of
         samples in each cell of its columns.

@@ -123,7 +123,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         """The rows of that table."""
         return records.parts[_with_label(card)]
 
-    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
+    def score(self, synthesizer: Synthesizer, *, cells: int, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
         """A row counts with the columns of its part."""
         card = synthesizer.card
         drawn = read_linked(Source(self.drawn(synthesizer, UNITS, seed=0).columns()), card, called="samples")

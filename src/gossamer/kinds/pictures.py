@@ -188,7 +188,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= classify.SMALLEST
         return {"judge": f"a {classify.TITLE} trained on {_judged(job):,} samples"} if able else {}
 
-    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Records], Array], Array]:
+    def score(self, synthesizer: Synthesizer, *, cells: int, sink: Sink) -> tuple[Callable[[Records], Array], Array]:
         """What is said of a picture does not depend on the others beside it."""
         if (chances := synthesizer.classifier) is not None:
             own = right_and_wrong(lambda held: chances(held.tensors()[0]).argmax(1).numpy() == held.labels)

@@ -13,7 +13,6 @@ import numpy as np
 from gossamer.lazy import torch
 from gossamer.methods.common.declared import once
 from gossamer.methods.contract import Query
-from gossamer.privacy.certificate.figures import CELLS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,15 +84,16 @@ def right_and_wrong(is_right: Callable[[Any], np.ndarray]) -> Callable[[Any], np
     return lambda records: np.stack([right := is_right(records), ~right], axis=1)
 
 
-def cells_of(samples: np.ndarray, size: int, in_order: int) -> np.ndarray:
+def cells_of(samples: np.ndarray, size: int, in_order: int, cells: int) -> np.ndarray:
     """The cell of each code of a column, from 0: quarters of the samples in order, or the most frequent values and the rest.
 
     Args:
         samples: codes [N].
         size: the number of codes.
         in_order: how many of the first codes follow an order. The others are behind them.
+        cells: how many there are.
     """
     counts = np.bincount(samples, minlength=size)
     if in_order:
-        return np.asarray((CELLS * (np.cumsum(counts) - counts / 2) / len(samples)).astype(int).clip(0, CELLS - 1))
-    return np.argsort(np.argsort(-counts, kind="stable")).clip(max=CELLS - 1)
+        return np.asarray((cells * (np.cumsum(counts) - counts / 2) / len(samples)).astype(int).clip(0, cells - 1))
+    return np.argsort(np.argsort(-counts, kind="stable")).clip(max=cells - 1)

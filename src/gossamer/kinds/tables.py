@@ -43,7 +43,6 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics.tables import boosting, registry
 from gossamer.metrics.tables.rows import Rows
 from gossamer.metrics.tables.subgroups import chosen_columns
-from gossamer.privacy.certificate.figures import CELLS
 
 ISOLATED = "the most isolated tenth"
 _OF_ISOLATED = "The same attack on the tenth of the records that are least like other records."
@@ -192,16 +191,16 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         judge = JUDGE if can_judge(job.card) else ""
         return {"judge": judge, "categories": len(job.card.columns) - numbers, "numbers": numbers}
 
-    def score(self, synthesizer: Synthesizer, *, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
+    def score(self, synthesizer: Synthesizer, *, cells: int, sink: Sink) -> tuple[Callable[[Table], Array], Array]:
         """By codes, so that the values of a bin need not be read again. Categories come before numbers."""
         card = synthesizer.card
         codes = self.drawn(synthesizer, JUDGED, seed=0).codes
         judge = [right_and_wrong(judge_of(codes, card))] if can_judge(card) else []
         order = sorted(range(len(card.columns)), key=lambda at: card.columns[at].in_order > 0)
-        cells = {at: cells_of(codes[:, at], card.columns[at].size, card.columns[at].in_order) for at in order}
+        parts = {at: cells_of(codes[:, at], card.columns[at].size, card.columns[at].in_order, cells) for at in order}
 
         def in_cells(rows: Table) -> Array:
-            each = [cells[at][rows.codes[:, at]][:, None] == np.arange(CELLS) for at in order]
+            each = [parts[at][rows.codes[:, at]][:, None] == np.arange(cells) for at in order]
             return np.concatenate(each, axis=1)
 
         drawn = in_cells(Table(codes)).mean(0)

@@ -26,7 +26,7 @@ from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG_FORMAT, Certificate, sha256
-from gossamer.privacy.certificate.figures import purposes, score_weights
+from gossamer.privacy.certificate.figures import CELLS, purposes, score_weights
 from gossamer.privacy.certificate.statements import CHOICES
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -282,7 +282,7 @@ class OpenRun:
         if ledger.remaining(score.query.mechanism.event):
             synthesizer = self._certified(state)
             kind, card = kind_of(synthesizer.card), synthesizer.card
-            are_true, shares = kind.score(synthesizer, sink=self.sink)
+            are_true, shares = kind.score(synthesizer, cells=CELLS, sink=self.sink)
             weights = score_weights(score.judge, score.categories, score.numbers)
             asked = Facts(are_true, weights, partial(kind.judged, card))
             ledger.note_score(self._aside(private, score.query, asked), shares.tolist())
