@@ -109,6 +109,19 @@ def test_a_split_keeps_all_rows_of_a_person_on_one_side(tmp_path: Path) -> None:
     assert rows == {"patients": PERSONS, "visits": len(VISITS), "drugs": 50}
 
 
+def test_a_split_follows_keys_over_any_number_of_levels(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    three_levels(tmp_path / "all")
+    first, *others = (tmp_path / "all" / "drugs.csv").read_text().splitlines()
+    rows = [f"drug_id,{first}", *(f"d{at},{row}" for at, row in enumerate(others))]
+    (tmp_path / "all" / "drugs.csv").write_text("\n".join(rows))
+    (tmp_path / "all" / "doses.csv").write_text("\n".join(["drug,dose", *(f"d{at // 2},1" for at in range(100))]))
+    split(tmp_path / "all", out=tmp_path / "parts", share=0.4)
+    for side in ("train", "test"):
+        folder = tmp_path / "parts" / side
+        assert {*column(folder / "doses.csv", "drug")} == {*column(folder / "drugs.csv", "drug_id")}
+
+
 def test_a_split_of_tables_that_are_not_linked_is_refused(tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     drafted(tmp_path / "all", "id", "whose")
