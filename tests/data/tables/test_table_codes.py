@@ -1,5 +1,6 @@
 """Raw values to codes and back."""
 
+import dataclasses
 import datetime
 import decimal
 import math
@@ -169,6 +170,15 @@ def test_all_faults_are_told_at_once():
     assert "9 problems" in str(error.value)
     assert "zzz" not in str(error.value)
     assert all(f"'c{at}'" in str(error.value) for at in range(9))
+
+
+def test_reading_quotes_no_cell_that_the_card_does_not_allow(tmp_path):
+    card = TableCard(columns=[Column(name="c", kind="category", values=["a", "b"])], declared_size=9)
+    (tmp_path / "t.csv").write_text("c,d\na,quiet\nzzz,secret\n")
+    with pytest.raises(DataError, match="row 1") as error:
+        read_table(tmp_path / "t.csv", dataclasses.replace(card, drop=(("d", "a note"),)))
+    assert "zzz" not in str(error.value)
+    assert "secret" not in str(error.value)
 
 
 @st.composite
