@@ -80,7 +80,7 @@ def generators(
                 training = opened.job.begin(Rng(0))
                 opened.restore(training.state)
             stops.done = training.state.step
-            yield training.state.step, Synthesizer(training.state.released, opened.job, None, run)  # type: ignore[arg-type]
+            yield training.state.step, Synthesizer(training.state.released, opened.job, None, run)  # type: ignore[arg-type]  # none yet
         else:
             events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
             yield max(each["step"] for each in events if each["phase"] == "training"), finished

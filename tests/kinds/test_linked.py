@@ -237,7 +237,7 @@ def test_tables_of_one_database_are_linked_like_files_of_a_folder(folder: Path, 
     assert kind_of_records(file) is LINKED
     read, expected = LINKED.read(Source(file), card), LINKED.read(Source(folder / "all"), card)
     assert LINKED.identify(read).fingerprint == LINKED.identify(expected).fingerprint
-    assert 'parent = "patients"' in gossamer.draft_card(file).text  # type: ignore[union-attr]
+    assert 'parent = "patients"' in gossamer.draft_card(file).text  # type: ignore[union-attr]  # of tables
     gossamer.split(Source(file, units="id"), out=tmp_path / "parts")
     assert {each.stem for each in (tmp_path / "parts" / "train").iterdir()} == {"patients", "visits"}
     assert kind_of_records(f"{file}?table=visits").name == "table"

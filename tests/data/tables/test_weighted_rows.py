@@ -176,7 +176,7 @@ def test_threads_give_what_is_made_in_the_order_of_the_items(monkeypatch: pytest
     """Few items are taken ahead, and an error comes in its turn."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 3)
     taken, found = list[int](), list[float]()
-    items = (taken.append(k) or k for k in (5, 4, 3, 2, 1, 0, 7, 8))  # type: ignore[func-returns-value]
+    items = (taken.append(k) or k for k in (5, 4, 3, 2, 1, 0, 7, 8))  # type: ignore[func-returns-value]  # notes k
     with pytest.raises(ZeroDivisionError):
         for made in memory_mapped.in_threads(lambda k: 60 / k, items):
             found.append(made)
