@@ -47,7 +47,7 @@ SOFT_LABELS = "probabilities"
 """The array of soft labels in an .npz of samples."""
 JUDGED, _TIMES = 6_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
-JUDGE = classify.Protocol(epochs=4)
+JUDGE = classify.Protocol(epochs=2, batch_size=32)
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 _SHOWN_CLASSES = 12

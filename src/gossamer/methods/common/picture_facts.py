@@ -16,9 +16,14 @@ from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.nets.latent import Latent
 
 FACTS = ("drawn", "shape", "dark")
-"""A classifier of drawings says its class. Its ground is large, and its ink has few shades. Its ground is dark."""
-WORDS = {word: (word,) for word in ("anything", "things on black", "shapes")} | {"digits": ("digits", "shapes")}
-"""What a look may answer, the most general first, and which presets are for it, by what they say that records show."""
+"""A classifier of drawings says its class. Its ground is large, and its ink has few shades and thin strokes. Its ground is dark."""
+WORDS = {
+    "anything": ("anything",),
+    "things on black": ("things on black", "anything"),
+    "shapes": ("shapes", "anything"),
+    "digits": ("digits", "shapes"),
+}
+"""What a look may answer, the most general first, and which presets are for it, the best first, by what they say of records."""
 _MOSTLY, _LIKE_DRAWN = 0.7, 0.55
 """The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 _DIGITS = 10
@@ -26,8 +31,8 @@ _DRAWN, _AXES, _RIDGE = 2_000, 64, 0.1
 """Drawings that the classifier learns from, cosine waves, and what is added to their variances, in units of the mean one."""
 _FAINT, _FULL = 0.15, 0.7
 """Of the largest difference from the ground: what is below counts as ground, what is above as full ink."""
-_GROUND, _SHADES, _NEARLY_ALL = 0.45, 0.65, 0.9
-"""The least share of ground in a shape, the largest share of shades in its ink, and the ground of tiny shapes with any."""
+_GROUND, _SHADES, _THIN, _NEARLY_ALL = 0.45, 0.65, 0.3, 0.9
+"""The least share of ground in a shape, the largest of shades in its ink, and of full ink; the ground of tiny shapes with any."""
 _DARK, _SOME = 64, 0.3
 """Pixels of a dark ground are below, and the ground is at least this share of the picture."""
 
@@ -63,7 +68,7 @@ def _looks(image: np.ndarray) -> tuple[bool, bool]:
     largest = apart.max()
     plain, full = (apart < _FAINT * largest).mean(), (apart > _FULL * largest).mean()
     shades = 1 - plain - full
-    is_shape = plain > _NEARLY_ALL or (plain > _GROUND and shades < _SHADES * (1 - plain))
+    is_shape = plain > _NEARLY_ALL or (plain > _GROUND and shades < _SHADES * (1 - plain) and full < _THIN)
     return bool(is_shape), bool(plain > _SOME and ground.max() < _DARK)
 
 

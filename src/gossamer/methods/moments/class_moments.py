@@ -62,6 +62,11 @@ class Moments(BoundedSum[Tensor]):
         """R, the length to which a code is shortened."""
         return self.radius * math.sqrt(self.latent.axes)
 
+    def errors(self, counts: Tensor, noise: float) -> tuple[Tensor, Tensor]:
+        """Standard deviations of what noise does to means and to variances of codes, for noisy counts [c]. [c] each."""
+        _, b, c = WEIGHTS
+        return noise / b / counts * self.reach, noise / c / counts * self.reach**2
+
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
         """Codes in units of the reach, at most 1 long, [n, d] float64, and the cells that they are in, [n].
 

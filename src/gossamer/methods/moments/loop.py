@@ -93,7 +93,8 @@ def into(mixture: Mixture, query: Moments) -> Callable[[Tensor, float], None]:
     def take(answer: Tensor, noise: float) -> None:
         mixture.take(answer, query, noise_multiplier=noise)
         if isinstance(query.latent, AlignedLatent):
-            query.latent.make_plain(mixture.means, mixture.roots)
+            counts = mixture.weights
+            query.latent.make_plain(mixture.means, mixture.roots, counts, query.errors(counts.clamp(min=1), noise))
 
     return take
 

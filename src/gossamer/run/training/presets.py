@@ -49,19 +49,21 @@ def by_distance(
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Method, name and entry of each preset that says for how many records and which epsilon it was tuned.
 
-    Those for a similar number in each class and a similar epsilon come first, by ratio.
+    The product of both says how much noise there is beside the records. Those with a similar product come first, by ratio. A
+    similar number of records in each class counts half as much.
 
     Args:
         methods: their names.
         card: of the records.
         epsilon: of the run.
-        shows: what the records may show, as presets say it; empty where they say nothing.
+        shows: what the records may show, as presets say it, the best first; empty where they say nothing.
     """
 
-    def far(found: tuple[str, str, dict[str, Any]]) -> float:
+    def far(found: tuple[str, str, dict[str, Any]]) -> tuple[float, int]:
         size = card.declared_size * _CLASSES / getattr(card, "classes", _CLASSES)
-        records, tuned_at = found[2]["records"], found[2]["epsilon"]
-        return abs(math.log(records / size)) + abs(math.log(tuned_at / min(epsilon, 20.0)))
+        records = math.log(found[2]["records"] / size)
+        product = records + math.log(found[2]["epsilon"] / min(epsilon, 20.0))
+        return abs(product) + abs(records) / 2, shows.index(found[2].get("shows", ""))
 
     tuned = [(method, name, entry) for method in methods for name, entry in presets_of(METHODS[method]).items()]
     return sorted((each for each in tuned if "epsilon" in each[2] and each[2].get("shows", "") in shows), key=far)
