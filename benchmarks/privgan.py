@@ -224,7 +224,9 @@ def main() -> None:
     options = parser.parse_args()
     options.shape = None if options.shape is None else tuple(options.shape)
     torch.set_num_threads(options.threads)
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # by oneDNN: twice as fast on AMD, and in float32 where AMX is absent
+    torch.backends.mkldnn.matmul.fp32_precision = (
+        "bf16"  # by oneDNN: twice as fast on AMD, and in float32 where AMX is absent
+    )
     tune_malloc()
     options.out.mkdir(parents=True, exist_ok=True)
     same = {

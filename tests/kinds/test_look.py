@@ -104,6 +104,11 @@ def test_shapes_are_told_from_other_pictures_and_dark_from_light() -> None:
     assert shares(shapes(50)) == [0, 1, 1]
     assert shares(shapes(50, ground=255)) == [0, 1, 0]
     assert shares(noise(50))[1:] == [0, 0]
+    bold = np.zeros((1, 1, 20, 20), np.uint8)
+    bold[..., 4:16, 4:16] = 200  # full ink on 36 % of the picture
+    assert shares(Records(bold, np.zeros(1, np.int64)), replace(CARD, shape=(1, 20, 20))) == [0, 0, 1]
+    bold[..., 12:, :] = 0  # on 24 %
+    assert shares(Records(bold, np.zeros(1, np.int64)), replace(CARD, shape=(1, 20, 20))) == [0, 1, 1]
 
 
 def test_drawn_digits_are_known_by_their_classes() -> None:
@@ -179,7 +184,9 @@ def test_few_records_at_a_small_epsilon_may_be_drawn() -> None:
     found = {word: job.method.name for word, job in automatic.choices(card, 1.0).items()}
     assert found == {"anything": "moments", "things on black": "moments", "shapes": "moments", "digits": "evolve"}
     *_, last = automatic.choices(replace(card, declared_size=5_000), 1.0).values()
-    assert last.settings["mean_noise"] and last.method.name == "moments"
+    assert last.method.name == "evolve"
+    *_, last = automatic.choices(replace(card, declared_size=20_000), 3.0).values()
+    assert last.settings["align"] and last.method.name == "moments"
     rows = TableCard.from_dict(
         {"declared_size": 100, "column": [{"name": "a", "kind": "category", "values": ["x", "y"]}]}
     )

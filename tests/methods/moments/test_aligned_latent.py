@@ -19,9 +19,12 @@ from gossamer.methods.common import bounded_sum
 from gossamer.methods.job import Job
 from gossamer.methods.moments import aligned_latent
 from gossamer.methods.moments.aligned_latent import POSE, AlignedLatent
+from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.methods.moments.latents import with_codes
 from gossamer.methods.moments.loop import Generator, asked
+from gossamer.methods.moments.mixture import Noisy
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.nets.latent import Latent
 from gossamer.privacy.queries import Bounds
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
@@ -149,12 +152,38 @@ def test_noise_gives_no_grey_boxes_to_a_plain_ground(mean: float, spread: float,
     means[:, -1] = torch.tensor([mean - 0.5, 0.0]) * weight
     roots[:, -1] *= (torch.tensor([spread, 0.28]) * weight / roots[:, -1].norm(dim=1))[:, None]
     before = means.clone(), roots.clone()
-    latent.make_plain(means, roots)
+    latent.make_plain(means, roots, (torch.zeros(2), torch.zeros(2)))
     if plain is not None:
         torch.testing.assert_close(means[0, -1], torch.tensor((plain - 0.5) * weight))
         assert not roots[0, -1].any()
         before[0][0, -1], before[1][0, -1] = means[0, -1], roots[0, -1]
     torch.testing.assert_close((means, roots), before)
+
+
+def test_a_ground_that_noise_alone_made_grey_is_that_of_most() -> None:
+    """Nine black cells. The noise moved the mean of one and the spread of another; the last is clearly white."""
+    latent = AlignedLatent((1, SIDE, SIDE), 30)
+    weight = latent._weight(aligned_latent._GROUND)
+    grounds, spreads = torch.zeros(10), torch.full((10,), 0.02)
+    grounds[2], spreads[5], grounds[9] = 0.2, 0.3, 1.0
+    means, roots = torch.zeros(10, latent.axes), torch.zeros(10, latent.axes, latent.axes)
+    means[:, -1], roots[:, -1, -1] = (grounds - 0.5) * weight, spreads * weight
+    errors = torch.full((10,), 0.08 * weight), torch.full((10,), 0.04 * weight**2)
+    latent.make_plain(means, roots, errors)
+    torch.testing.assert_close(means[:, -1] / weight + 0.5, torch.eye(10)[9])
+    assert not roots[:, -1].any()
+
+
+def test_errors_of_moments_are_those_that_the_noise_makes() -> None:
+    """Means and variances of codes, from noise alone on the sums of 50 records in each of 200 cells."""
+    query, noise = Moments(Latent((1, SIDE, SIDE), 9), 200, 1.5), 2.0
+    sums = torch.randn(200, 1 + 9 + 45, generator=torch.Generator().manual_seed(2), dtype=torch.float64) * noise
+    sums[:, 0] = 50 * WEIGHTS[0]
+    found = Noisy.of(sums.flatten(), query, noise)
+    means, variances = query.errors(found.counts, noise)
+    assert float(means.mean()) == pytest.approx(float((found.means * query.reach).std()), rel=0.05)
+    products = (found.covariances + found.means[:, :, None] * found.means[:, None, :]) * query.reach**2
+    assert float(variances.mean()) == pytest.approx(float(products.diagonal(dim1=1, dim2=2).std()), rel=0.05)
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.5, 0.5), (0.25, 0.42), (0.9, 0.3)])
@@ -165,7 +194,7 @@ def test_grounds_that_are_black_or_white_are_not_grey(mean: float, spread: float
     means, roots = torch.zeros(1, latent.axes), torch.eye(latent.axes)[None].clone()
     means[0, :30], means[0, -1] = latent.code(shapes(poses(1), side=SIDE))[0, :30], (mean - 0.5) * weight
     roots[0, -1] *= spread * weight
-    latent.make_plain(means, roots)
+    latent.make_plain(means, roots, (torch.zeros(1), torch.zeros(1)))
     normals = torch.randn(4_000, latent.axes, generator=torch.Generator().manual_seed(0))
     normals[:, :-1] = 0
     codes = means + normals @ roots[0].t()

@@ -28,7 +28,7 @@ _ONE_SHADE = 0.25
 _BOTH, _FAR = 0.36, 100.0
 """The least variance of grounds that are black or white, as a share of the largest, and by how much they are drawn apart."""
 _CLEARLY = 3
-"""The ground of a cell is another than that of all if it is so many standard deviations of its noise away."""
+"""The ground of a cell is another than that of most if it is so many standard deviations of its noise away."""
 _LEAST = 1e-3
 """Added to variances: a thin line has a spread, too."""
 
@@ -92,21 +92,20 @@ class AlignedLatent(Latent):
         apart = (images - ground).abs()
         return torch.where(apart < threshold * apart.amax((1, 2, 3), keepdim=True), ground, images)
 
-    def make_plain(self, means: Tensor, roots: Tensor, counts: Tensor, errors: tuple[Tensor, Tensor]) -> None:
+    def make_plain(self, means: Tensor, roots: Tensor, errors: tuple[Tensor, Tensor]) -> None:
         """Give cells a black or white ground where theirs differs from it by little, or by less than it spreads. In place.
 
-        Noise would give a few samples a grey box. So the ground of a cell counts as that of all, unless it is clearly another.
+        Noise would give a few samples a grey box. So the ground of a cell counts as that of most, unless it is clearly another.
         Where it spreads nearly as far as black and white do, samples have both and no grey: their codes go far beyond.
 
         Args:
             means: of cells, [c, d].
             roots: of their covariances, [c, d, d].
-            counts: of the records in each, [c].
             errors: standard deviations of the noise in means and in variances, [c] each.
         """
         own, weight = slice(self.basis.shape[1] + POSE, None), self._weight(_GROUND)
-        ground = _as_all(means[:, own] / weight + 0.5, errors[0] / weight, counts)
-        variance = _as_all((roots[:, own].norm(dim=2) / weight).square(), errors[1] / weight**2, counts)
+        ground = _as_most(means[:, own] / weight + 0.5, errors[0] / weight)
+        variance = _as_most((roots[:, own].norm(dim=2) / weight).square(), errors[1] / weight**2)
         spread, end = variance.sqrt(), ground.round().clamp(0, 1)
         plain = ((ground - end).abs() < spread.clamp(min=_PLAIN)) & (spread < _ONE_SHADE)
         means[:, own] = torch.where(plain, (end - 0.5) * weight, means[:, own])
@@ -132,10 +131,10 @@ class AlignedLatent(Latent):
         return weight * math.sqrt(self.basis.shape[1])
 
 
-def _as_all(values: Tensor, errors: Tensor, counts: Tensor) -> Tensor:
-    """The mean of all cells in place of what noise alone may have moved away from it. values: [c, n]; errors, counts: [c]"""
-    common = counts @ values / counts.sum().clamp(min=1)
-    return torch.where((values - common).abs() < _CLEARLY * errors[:, None], common, values)
+def _as_most(values: Tensor, errors: Tensor) -> Tensor:
+    """The median of all cells in place of what noise alone may have moved away from it. values: [c, n]; errors: [c]"""
+    usual = values.median(0).values
+    return torch.where((values - usual).abs() < _CLEARLY * errors[:, None], usual, values)
 
 
 def _monomials(height: int, width: int) -> Tensor:

@@ -93,8 +93,7 @@ def into(mixture: Mixture, query: Moments) -> Callable[[Tensor, float], None]:
     def take(answer: Tensor, noise: float) -> None:
         mixture.take(answer, query, noise_multiplier=noise)
         if isinstance(query.latent, AlignedLatent):
-            counts = mixture.weights
-            query.latent.make_plain(mixture.means, mixture.roots, counts, query.errors(counts.clamp(min=1), noise))
+            query.latent.make_plain(mixture.means, mixture.roots, query.errors(mixture.weights.clamp(min=1), noise))
 
     return take
 
