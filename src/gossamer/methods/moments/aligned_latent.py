@@ -105,9 +105,10 @@ class AlignedLatent(Latent):
         """
         own, weight = slice(self.basis.shape[1] + POSE, None), self._weight(_GROUND)
         ground = _as_most(means[:, own] / weight + 0.5, errors[0] / weight)
-        variance = _as_most((roots[:, own].norm(dim=2) / weight).square(), errors[1] / weight**2)
-        spread, end = variance.sqrt(), ground.round().clamp(0, 1)
-        plain = ((ground - end).abs() < spread.clamp(min=_PLAIN)) & (spread < _ONE_SHADE)
+        spread, end = roots[:, own].norm(dim=2) / weight, ground.round().clamp(0, 1)
+        variance = _as_most(spread.square(), errors[1] / weight**2)
+        near = spread.maximum(spread.median(0).values).clamp(min=_PLAIN)
+        plain = ((ground - end).abs() < near) & (variance < _ONE_SHADE**2)
         means[:, own] = torch.where(plain, (end - 0.5) * weight, means[:, own])
         roots[:, own] = torch.where(plain[:, :, None], 0.0, roots[:, own])
         both = ~plain & (variance > _BOTH * ground * (1 - ground))
