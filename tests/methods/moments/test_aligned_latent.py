@@ -142,6 +142,7 @@ def test_a_code_is_decoded_to_its_picture(channels: int) -> None:
         (0.4, 0.05, None),
         (0.8, 0.1, None),
         (0.5, 0.28, None),
+        (0.745, 0.258, None),
     ],
 )
 def test_noise_gives_no_grey_boxes_to_a_plain_ground(mean: float, spread: float, plain: float | None) -> None:
