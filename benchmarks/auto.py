@@ -98,6 +98,16 @@ def thick(image: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(image).filter(ImageFilter.MaxFilter(5)))
 
 
+def on_paper(image: np.ndarray) -> np.ndarray:
+    """At 13 to 18 of 28 pixels, near the middle, in ink of some darkness on paper that is not of one shade."""
+    draw = np.random.default_rng(int(image.sum()))
+    side, page = int(draw.integers(13, 19)), 250 + draw.normal(0, 3, image.shape)
+    ink = np.asarray(Image.fromarray(image[4:24, 4:24]).resize((side, side), Image.Resampling.LANCZOS), float)
+    top, left = (28 - side) // 2 + draw.integers(-3, 4, 2)
+    page[top : top + side, left : left + side] -= ink * draw.uniform(0.7, 0.95)
+    return page.clip(0, 255).astype(np.uint8)
+
+
 def parted(images: np.ndarray, labels: np.ndarray, seed: int = 0, share: float = 0.2) -> tuple[Set, Set]:
     """Records in random order, a share of them for tests."""
     order = np.random.default_rng(seed).permutation(len(images))
@@ -154,6 +164,7 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "inverted": lambda image: 255 - image,
     "turned": np.rot90,
     "small": small,
+    "paper": on_paper,
     "thick": thick,
     "mixed": lambda image: 255 - image if image.sum() % 2 else image,
 }
@@ -178,7 +189,7 @@ def some(name: str, records: Set, which: np.ndarray | slice) -> Set:
 
 def accuracy(name: str, train: Set, test: Set, seed: int) -> float:
     """Of the CNN that learns from `train`."""
-    sized = np.asarray if name in ("small", "letters") else halved
+    sized = np.asarray if name in ("small", "paper", "letters") else halved
     (images, labels), (tests, truth) = ((sized(images), labels) for images, labels in (train, test))
     classes = 1 + int(max(labels.max(), truth.max()))
     trained = classify.train(images, labels, classes=classes, protocol=JUDGE, seed=seed)

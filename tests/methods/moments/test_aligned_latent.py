@@ -99,6 +99,16 @@ def test_a_pose_is_that_of_the_shape() -> None:
     torch.testing.assert_close(change, expected, atol=0.02, rtol=0)
 
 
+def test_paper_that_is_not_of_one_shade_does_not_move_a_pose() -> None:
+    given = shapes(poses(8))
+    noise = 0.08 * torch.rand(given.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    latent = AlignedLatent((1, 64, 64), 10)
+    clean, noisy = (
+        torch.cat([latent._aligned(image)[1] for image in each.split(1)]) for each in (given, given + noise)
+    )
+    torch.testing.assert_close(noisy, clean, atol=0.05, rtol=0)
+
+
 def test_aligned_shapes_are_alike() -> None:
     """The same cross in forty poses: nine tenths of what differs is gone."""
     given = shapes(poses(40))

@@ -1,8 +1,9 @@
 """Codes of aligned pictures: each is moved, sized and slanted to one frame. They are for single shapes on a plain ground.
 
 Moment normalisation: Casey 1970, "Moment normalization of handprinted characters". The ground is the median of a picture's
-border. The mass of a pixel is its difference from the ground. Centre, spreads and slant of the mass are the pose of the shape.
-Aligned shapes have about the same pose, so Gaussians of them are less blurred. All of it follows from one picture.
+border. The mass of a pixel is its difference from the ground, if that is not faint. Centre, spreads and slant of the mass are
+the pose of the shape. Aligned shapes have about the same pose, so Gaussians of them are less blurred. All of it follows from
+one picture.
 """
 
 import math
@@ -29,6 +30,8 @@ _BOTH, _FAR = 0.36, 100.0
 """The least variance of grounds that are black or white, as a share of the largest, and by how much they are drawn apart."""
 _CLEARLY = 3
 """The ground of a cell is another than that of most if it is so many standard deviations of its noise away."""
+_FAINT = 0.15
+"""What differs from the ground by less than this share of the largest difference has no mass: paper is never of one shade."""
 _LEAST = 1e-3
 """Added to variances: a thin line has a spread, too."""
 
@@ -124,7 +127,9 @@ class AlignedLatent(Latent):
         """Of one picture [1, C, H, W]: its difference from the ground in the frame, its pose [1, 5] and its ground [1, C]."""
         ground = image.flatten(2).index_select(2, self.edge).median(2).values
         apart = image - ground[:, :, None, None]
-        pose = image.new_tensor([_pose((apart.abs().mean(1).flatten() @ self.monomials.to(image)).tolist())])
+        mass = apart.abs()
+        mass = mass.where(mass > _FAINT * mass.max(), 0.0)
+        pose = image.new_tensor([_pose((mass.mean(1).flatten() @ self.monomials.to(image)).tolist())])
         brighter = 1 - 2 * (ground > 0.5)[:, :, None, None]  # black on white has the shape of white on black
         return _warped(apart * brighter, _to_frame(pose)), pose, ground
 
