@@ -16,7 +16,7 @@ from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.nets.latent import Latent
 
 FACTS = ("drawn", "shape", "dark")
-"""A classifier of drawings says its class. Its ground is large, and its ink has few shades and thin strokes. Its ground is dark."""
+"""A classifier of drawings says its class. Its ground is large, and its ink has few shades and thin strokes. Ground is dark."""
 WORDS = {
     "anything": ("anything",),
     "things on black": ("things on black", "anything"),
@@ -32,7 +32,7 @@ _DRAWN, _AXES, _RIDGE = 2_000, 64, 0.1
 _FAINT, _FULL = 0.15, 0.7
 """Of the largest difference from the ground: what is below counts as ground, what is above as full ink."""
 _GROUND, _SHADES, _THIN, _NEARLY_ALL = 0.45, 0.65, 0.3, 0.9
-"""The least share of ground in a shape, the largest of shades in its ink, and of full ink; the ground of tiny shapes with any."""
+"""The least share of ground in a shape, the largest of shades in its ink, and of full ink; the ground of tiny shapes."""
 _DARK, _SOME = 64, 0.3
 """Pixels of a dark ground are below, and the ground is at least this share of the picture."""
 
