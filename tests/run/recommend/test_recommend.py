@@ -63,7 +63,7 @@ def test_pictures_in_colour_begin_with_an_encoder_that_is_installed(monkeypatch:
 
 def nearest(method: str, card: DataCard, epsilon: float) -> str:
     """The name of the preset that `recommend` takes."""
-    return presets.by_distance([method], card, epsilon, shows=("", "shapes", "anything"))[0][1]
+    return presets.by_distance([method], card, epsilon, shows="shapes")[0][1]
 
 
 def test_the_first_advice_is_aligned_and_says_for_which_pictures() -> None:
@@ -93,14 +93,7 @@ def test_the_preset_is_that_of_the_nearest_number_of_records_and_epsilon(
     records: int, epsilon: float, name: str
 ) -> None:
     assert nearest("moments", dataclasses.replace(CARD, declared_size=records), epsilon) == name
-    assert presets.by_distance(["feature-moments"], CARD, 1.0, shows=("",)) == []
-
-
-def test_of_presets_as_near_the_one_for_such_records_is_first() -> None:
-    few = dataclasses.replace(CARD, declared_size=5_000)
-    for shows in (("digits", "shapes"), ("shapes", "digits")):
-        found = presets.by_distance(["moments", "evolve"], few, 1.0, shows=shows)
-        assert [name for _, name, _ in found[:2]] == ["votes" if each == "digits" else "few-records" for each in shows]
+    assert presets.by_distance(["feature-moments"], CARD, 1.0, shows="shapes") == []
 
 
 def test_a_drawing_program_is_for_what_it_draws() -> None:

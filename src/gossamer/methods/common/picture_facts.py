@@ -17,13 +17,8 @@ from gossamer.nets.latent import Latent
 
 FACTS = ("drawn", "shape", "dark")
 """A classifier of drawings says its class. Its ground is large, and its ink has few shades and thin strokes. Ground is dark."""
-WORDS = {
-    "anything": ("anything",),
-    "things on black": ("things on black", "anything"),
-    "shapes": ("shapes", "anything"),
-    "digits": ("digits", "shapes"),
-}
-"""What a look may answer, the most general first, and which presets are for it, the best first, by what they say of records."""
+WORDS = ("anything", "things on black", "shapes", "digits")
+"""What a look may answer, the most general first. Presets say for which of them they are."""
 _MOSTLY, _LIKE_DRAWN = 0.7, 0.55
 """The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 _DIGITS = 10

@@ -17,7 +17,6 @@ from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
-from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import AnyMethod, Method
 from gossamer.methods.job import Job
 from gossamer.methods.registry import AUTO, asked
@@ -174,7 +173,7 @@ def _candidate(method: AnyMethod, card: AnyCard, flags: dict[str, Any], public: 
     name, has_public, epsilon = method.name, public is not None, float(flags["epsilon"])
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity.")
-    found = presets.by_distance([name], card, epsilon, shows=("", *picture_facts.WORDS["shapes"]))
+    found = presets.by_distance([name], card, epsilon, shows="shapes")
     preset, entry = found[0][1:] if found else (None, {})
     base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})
     programs = get_args(get_type_hints(method.config_type).get("drawing"))

@@ -25,8 +25,10 @@ def choices(card: AnyCard, epsilon: float) -> dict[str, Job[Any, Any]]:
     """
     methods, found = METHODS.taking(card.kind), dict[str, Job[Any, Any]]()
     look = kind_of(card).look
-    for word, shows in look.WORDS.items() if look else ():
-        for name, _, entry in presets.by_distance(methods, card, epsilon, shows=shows):
+    for word in look.WORDS if look else ():
+        for name, _, entry in presets.by_distance(methods, card, epsilon, shows=word):
+            if "shows" not in entry:
+                continue
             try:
                 job = Job.of(METHODS[name], presets.tailored(name, entry, card) | presets.any_noise(name), card)
                 presets.check_net(job)

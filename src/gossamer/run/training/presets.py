@@ -45,28 +45,28 @@ def defaults(method: str) -> dict[str, Any]:
 
 
 def by_distance(
-    methods: Iterable[str], card: Card, epsilon: float, *, shows: Sequence[str]
+    methods: Iterable[str], card: Card, epsilon: float, *, shows: str
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Method, name and entry of each preset that says for how many records and which epsilon it was tuned.
 
     The product of both says how much noise there is beside the records. Those with a similar product come first, by ratio. A
-    similar number of records in each class counts half as much.
+    similar number of records in each class counts half as much. Of presets as near, one that is for less comes first.
 
     Args:
         methods: their names.
         card: of the records.
         epsilon: of the run.
-        shows: what the records may show, as presets say it, the best first; empty where they say nothing.
+        shows: what the records show. Presets that say for what they are must name it.
     """
 
     def far(found: tuple[str, str, dict[str, Any]]) -> tuple[float, int]:
         size = card.declared_size * _CLASSES / getattr(card, "classes", _CLASSES)
         records = math.log(found[2]["records"] / size)
         product = records + math.log(found[2]["epsilon"] / min(epsilon, 20.0))
-        return abs(product) + abs(records) / 2, shows.index(found[2].get("shows", ""))
+        return abs(product) + abs(records) / 2, len(found[2].get("shows", ()))
 
     tuned = [(method, name, entry) for method in methods for name, entry in presets_of(METHODS[method]).items()]
-    return sorted((each for each in tuned if "epsilon" in each[2] and each[2].get("shows", "") in shows), key=far)
+    return sorted((each for each in tuned if "epsilon" in each[2] and shows in each[2].get("shows", [shows])), key=far)
 
 
 def tailored(method: str, entry: Mapping[str, Any], card: Card) -> dict[str, Any]:
