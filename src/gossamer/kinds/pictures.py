@@ -45,7 +45,7 @@ LARGEST = 64
 """Height and width at which pictures are compared, at most. A classifier of pictures of 256 pixels takes 16 times as long."""
 SOFT_LABELS = "probabilities"
 """The array of soft labels in an .npz of samples."""
-JUDGED, _TIMES = 6_000, 10
+JUDGED, _TIMES = 5_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
 JUDGE = classify.Protocol(epochs=2, batch_size=32)
 NEIGHBOURS = "neighbours.png"
