@@ -10,7 +10,7 @@ boosting. One JSON line a run.
     python -m benchmarks.auto --data ROOT --facts --sizes 1000
     python -m benchmarks.auto --data ROOT --coverage 200 --epsilons 1 10
     python -m benchmarks.auto --data ROOT --sets digits --asked "moments few-records" "evolve votes" drawings --epsilons 1
-    python -m benchmarks.auto --data ROOT --held-out --sets turned --asked "moments few-eps1" --epsilons 1 .77 .32
+    python -m benchmarks.auto --data ROOT --held-out --sets turned --asked "moments few-records" --epsilons 1 .77 .32
 
 ROOT has the folders mnist, fashion_mnist, cifar10_subset and lfw, as their sites hand them out. Adult and votes are those of
 `benchmarks.tables`.
