@@ -236,7 +236,7 @@ def of_first_group(answers: ArrayLike, coefficients: ArrayLike) -> Scores:
     """What answers with banded noise say of units that take part in the first step of a cycle. [cycles, n]
 
     C makes the noise independent again, and a sampled unit adds the coefficients to the rows of its cycle. Their projection on
-    these is 1 with the unit and 0 without, plus the noise multiplier (`lab/banded-noise.md`, "What b steps cost").
+    these is 1 with the unit and 0 without, plus the noise multiplier (`docs/proofs.md`, "Banded noise").
 
     Args:
         answers: [T, n], whole cycles, as for `log_likelihood_ratio`.

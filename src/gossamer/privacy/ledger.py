@@ -88,7 +88,7 @@ class PrivacyLedger:
     sites: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     """At the centre of a federation of few: the ledger of each site, by its lines and last hash, and its answers that count."""
     look: tuple[list[float], int] | None = field(default=None, init=False)
-    """The noisy answer that chose a job, and the place of the job; see `kinds/run_plan.py`. None: as `score`."""
+    """The noisy answer that chose a job, and the place of the job; see `run/storage/run_plan.py`. None: as `score`."""
     score: tuple[list[float], list[float]] | None = field(default=None, init=False)
     """The noisy sums of `kinds/score.py`, and the shares of samples. None: the run has none, or not yet."""
     lines: int = field(default=0, init=False)

@@ -2,7 +2,7 @@
 
 Choquette-Choo et al. 2023, "(Amplified) Banded Matrix Factorization", with a Toeplitz matrix C of b bands, and Poisson samples
 in cycles (their algorithm 2). The answers of all steps are C^-1 (C x + z): exact sums x, fresh noise z. The proof is in
-`lab/banded-noise.md`, "What b steps cost".
+`docs/proofs.md`, "Banded noise".
 """
 
 import math
