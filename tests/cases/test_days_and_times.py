@@ -1,5 +1,6 @@
 """Days and times: kind K6 of public bug reports, durations of K5, and typed samples of K10."""
 
+import dataclasses
 import datetime
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import gossamer
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
+from gossamer.errors import CardError
 
 N = 360
 DRAW = np.random.default_rng(6)
@@ -122,3 +124,80 @@ def test_samples_have_the_types_of_a_parquet_file(tell, tmp_path):
     card = gossamer.TableCard.load(told.place / "card.toml")
     in_memory = TableSamples(read_table(frame, card).codes, card).to_pandas()
     assert str(in_memory["count"].dtype) == "Int64" and in_memory["smoker"].dtype == bool
+
+
+def minutes(step, form):
+    drawn = pd.to_timedelta(DRAW.integers(0, 1440 // step, 4 * N) * step, "min")
+    return (pd.Timestamp("2022-03-01") + drawn).strftime(form)
+
+
+def test_times_of_day_come_out_as_they_went_in(tell):
+    frame = pd.DataFrame({
+        "arrival": minutes(1, "%H:%M"), "exact": minutes(1, "%H:%M:%S"), "slot": minutes(15, "%I:%M %p"),
+        "shift": DRAW.choice(["06:00", "14:00", "22:00"], 4 * N),
+    })  # fmt: skip
+    told = tell(frame)
+    kinds = {name: told.columns[name]["kind"] for name in frame}
+    assert kinds == {"arrival": "duration", "exact": "duration", "slot": "duration", "shift": "category"}
+    made = told.samples
+    written = [r"[0-2]\d:[0-5]\d", r"[0-2]\d:[0-5]\d:00", r"[01]\d:(00|15|30|45) [AP]M"]
+    for name, pattern in zip(["arrival", "exact", "slot"], written, strict=True):
+        assert made[name].str.fullmatch(pattern).all(), name
+        hours = pd.to_datetime(made[name], format="mixed").dt.hour
+        assert abs(hours.mean() - 11.5) < 1 and hours.nunique() == 24, "over the whole day, as in the records"
+    assert {*made["shift"]} == {"06:00", "14:00", "22:00"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_hours_and_whole_days_have_no_seconds_in_samples(tell, tmp_path, ending):
+    frame = pd.DataFrame({
+        "hour": pd.Timestamp("2013-01-01") + pd.to_timedelta(DRAW.integers(0, 8_760, 4 * N), "h"),
+        "minute": pd.Timestamp("2013-01-01") + pd.to_timedelta(DRAW.integers(0, 525_600, 4 * N), "min"),
+        "stay": pd.to_timedelta(DRAW.integers(0, 60, 4 * N), "D"),
+    })  # fmt: skip
+    getattr(frame, f"to_{ending}")(tmp_path / f"own.{ending}", index=False)
+    told = tell(tmp_path / f"own.{ending}", ending=ending)
+    steps = {name: told.columns[name].get("step") for name in frame}
+    assert steps == {"hour": 3_600, "minute": 60, "stay": 86_400}
+    made = told.samples
+    if ending == "csv":
+        assert made["stay"].str.fullmatch(r"\d+ days").all()
+    hours, clock = pd.to_datetime(made["hour"]), pd.to_datetime(made["minute"])
+    assert (hours == hours.dt.floor("h")).all() and hours.dt.hour.nunique() == 24
+    assert (clock == clock.dt.floor("min")).all() and clock.dt.minute.nunique() > 50
+    assert abs(pd.to_timedelta(made["stay"]).dt.days.mean() - 29.5) < 3
+
+
+def test_a_column_of_database_times_is_a_time_of_day(tell, tmp_path):
+    times = [datetime.time(*divmod(int(minute), 60)) for minute in DRAW.integers(0, 1440, 4 * N)]
+    pd.DataFrame({"at": times}).to_parquet(tmp_path / "own.parquet")
+    told = tell(tmp_path / "own.parquet")
+    assert told.columns["at"]["kind"] == "duration" and told.columns["at"]["step"] == 60
+    assert told.samples["at"].str.fullmatch(r"[0-2]\d:[0-5]\d:00").all()
+
+
+def test_an_hour_that_only_some_clocks_show_is_no_step(tell):
+    """India is half an hour off: with a step of an hour, another zone on the card would move every time."""
+    hours = pd.date_range("2022-03-01", periods=N, freq="h", tz="Europe/Berlin")
+    told = tell(pd.DataFrame({"at": [each.isoformat() for each in hours]}))
+    assert told.columns["at"]["step"] == 900
+
+
+def test_a_stay_by_the_minute_after_an_hour(tell):
+    came = pd.Timestamp("2013-01-01") + pd.to_timedelta(DRAW.integers(0, 8_760, 4 * N), "h")
+    stay = pd.to_timedelta(DRAW.integers(0, 600, 4 * N), "min")
+    frame = pd.DataFrame({"came": came, "left": came + stay})
+    told = tell(frame)
+    card = gossamer.TableCard.load(told.place / "card.toml")
+    hour, minute = card.columns
+    assert (hour.step, minute.step) == (3_600, 60)
+    after = dataclasses.replace(minute, after="came", bounds=("0:00:00", "10:00:00"), bins=600)
+    card = dataclasses.replace(card, columns=(hour, after))
+    codes = read_table(frame, card).codes
+    assert codes[:, 1].tolist() == (stay // pd.Timedelta("1min")).tolist()
+    TableSamples(codes, card).save(told.place / "own.csv")
+    made = pd.read_csv(told.place / "own.csv", parse_dates=["came", "left"])
+    assert (made["left"] - made["came"]).tolist() == stay.tolist()
+    swapped = dataclasses.replace(hour, after="left", bounds=("0:00:00", "10:00:00"))
+    with pytest.raises(CardError, match="'left' must have the same kind, decimals, zone and step"):
+        dataclasses.replace(card, columns=(swapped, minute))

@@ -86,7 +86,7 @@ def test_sentences_of_a_certificate() -> None:
     ]
 
 
-DAYS = ("2031-01-01", "2031-12-31")
+DAYS, HOURS = ("2031-01-01", "2031-12-31"), ("0:00:00", "1:00:00")
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "boolean", "values": ("no", "yes")}, "'x', values: a boolean has the values False and True: leave them out"),
     ({"kind": "boolean", "format": "yes"}, "'x', format: it must show how true is written: \"true\", \"True\" or \"TRUE\""),
@@ -105,7 +105,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "number", "bounds": (0, 1), "format": "%d"}, 'format: it must show how 1234 is written, such as "1,234.50"'),
     ({"kind": "integer", "bounds": (0, 1), "format": "1235"}, "format: it must show how 1234 is written"),
     ({"kind": "number", "bounds": (0, 1), "zone": "UTC"}, "zone: it is no entry of a column of kind number"),
-    ({"kind": "duration", "bounds": (0, 1), "format": "%d"}, "format: it is no entry of a column of kind duration"),
+    ({"kind": "duration", "bounds": HOURS, "format": "%d"}, "format: it must be text with the hours of a time of day"),
+    ({"kind": "duration", "bounds": HOURS, "format": "%M:%S"}, "format: it must be text with the hours of a time of day"),
+    ({"kind": "duration", "bounds": (HOURS[0], "1 days"), "format": "%H:%M"}, "bounds: with a format, a duration is a time"),
+    ({"kind": "duration", "bounds": HOURS, "special": ("-1:00:00",), "format": "%H"}, "bounds: with a format, a duration is"),
+    ({"kind": "duration", "bounds": (HOURS[0], "0:00:01"), "format": "%H:%M"}, "bounds: it has smaller parts of time than"),
+    ({"kind": "duration", "bounds": HOURS, "format": "%H:%M", "decimals": 1}, "the format shows no fractions of seconds"),
+    ({"kind": "duration", "bounds": HOURS, "step": 7_200}, "bounds: it has smaller parts of time than samples"),
+    ({"kind": "duration", "bounds": HOURS, "step": 60, "decimals": 1}, "decimals: seconds have at most 6, and none with a"),
+    ({"kind": "duration", "bounds": HOURS, "step": 0}, "step: it must be a whole number from 1 to 86,400"),
+    ({"kind": "date", "bounds": DAYS, "step": 60}, "step: it is no entry of a column of kind date"),
     ({"kind": "duration", "bounds": (0, 1)}, 'bounds: it must hold durations as "2 days 03:00:00"'),
     ({"kind": "duration", "bounds": ("0:00:00", "0:00:01.5")}, "bounds: it has smaller parts of time than samples"),
     ({"kind": "duration", "bounds": ("0:00:00", "x")}, 'bounds: it must hold durations as "2 days 03:00:00"'),
@@ -149,7 +158,7 @@ def test_order_of_times() -> None:
         {"decimals": 1},
     ]
     for facts in wrong:
-        with pytest.raises(CardError, match="'low' must have the same kind and decimals"):
+        with pytest.raises(CardError, match="'low' must have the same kind, decimals"):
             card(**facts)
 
 

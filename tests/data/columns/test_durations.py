@@ -14,8 +14,8 @@ from gossamer.data.columns.durations import position, read_durations, seconds_of
 DAY = 86_400
 
 
-def read(*texts: str, **options: int) -> list[float | None]:
-    found, fits = read_durations(pa.array(texts), **options)
+def read(*texts: str, form: str = "", decimals: int = 6) -> list[float | None]:
+    found, fits = read_durations(pa.array(texts), form, decimals=decimals)
     return [second if fit else None for second, fit in zip(found.tolist(), fits.tolist(), strict=True)]
 
 
@@ -83,6 +83,27 @@ def test_all_spellings_and_types_are_one_duration(durations: list[datetime.timed
     assert read(*(each.isoformat() for each in of_pandas)) == seconds
     for unit in ("us", "ns"):
         assert seconds_of(pa.array(durations, pa.duration(unit)), 6).tolist() == seconds
+
+
+@pytest.mark.parametrize(
+    ("form", "texts"),
+    [
+        ("%H:%M", ["00:00", "23:59"]),
+        ("%H:%M:%S", ["00:00:00", "23:59:00"]),
+        ("%I:%M %p", ["12:00 AM", "11:59 PM"]),
+        ("%H.%M Uhr", ["00.00 Uhr", "23.59 Uhr"]),
+    ],
+)
+def test_times_of_day(form: str, texts: list[str]) -> None:
+    assert read(*texts, form=form) == [0, DAY - 60]
+    assert [text(datetime.timedelta(minutes=each), None, form) for each in (0, 1439)] == texts
+    assert read("24:00", "1 days", "12:30:00 x", "", form=form) == [None] * 4
+
+
+def test_whole_days_are_written_without_a_clock() -> None:
+    days = [datetime.timedelta(days=each) for each in (-1, 0, 400)]
+    assert [text(each, None, step=DAY) for each in days] == ["-1 days", "0 days", "400 days"]
+    assert text(days[2], None, step=3600) == "400 days 00:00:00"
 
 
 def test_as_people_declare_them() -> None:

@@ -54,6 +54,8 @@ def test_what_is_cut(tmp_path):
     )
     findings, _ = found(tmp_path / "t.csv", *columns)
     assert findings == {("day", NO_TIME): (2, [1, 2]), ("seen", CUT): (1, [2]), ("paid", CUT): (1, [0])}
+    findings, _ = found(tmp_path / "t.csv", Column(name="seen", kind="datetime", bounds=(low, high), step=3_600))
+    assert findings == {("seen", CUT): (2, [1, 2])}
     pd.DataFrame({"day": pd.to_datetime(times, format="mixed")}).to_parquet(tmp_path / "t.parquet")
     findings, _ = found(tmp_path / "t.parquet", columns[0])
     assert findings == {("day", NO_TIME): (2, [1, 2])}

@@ -429,7 +429,7 @@ def test_columns_with_a_type_of_their_own(tmp_path):
     kinds = {column.name: column.kind for column in card.columns}
     assert kinds == {
         "b": "boolean", "stay": "duration", "account": "category", "one": "category", "day": "date", "x": "number",
-        "clock": "category",
+        "clock": "duration",
     }  # fmt: skip
     assert dict(card.drop).keys() == {"lists", "none"} and dict(card.drop)["none"] == "empty"
     assert card.columns[2].values == tuple(str(2**62 + n) for n in range(3)), "whole numbers beyond 2^53 stay apart"

@@ -56,6 +56,7 @@ _MOST_DECIMALS = 9
 
 _OF_NUMBERS = ("integer", "number")
 _OF_DATES = ("date", "datetime")
+_OF_SECONDS = ("datetime", "duration")
 _OF_SIZES = (*_OF_NUMBERS, "duration")
 _OF_BINS = (*_OF_SIZES, *_OF_DATES)
 _OF_VALUES = ("category", "boolean")
@@ -107,9 +108,11 @@ class Column(Declared):
     format: str = fact(
         "",
         'how the file writes dates and times, such as "%d.%m.%Y"; "": as 2031-12-24 10:00:00. Of numbers, how it writes '
-        '1234, such as "1.234,50 €". Of booleans, how it writes true: "true", "True" or "TRUE"',
-        of=["boolean", *_OF_NUMBERS, *_OF_DATES],
+        '1234, such as "1.234,50 €". Of booleans, how it writes true: "true", "True" or "TRUE". Of durations that are times of '
+        'day, such as "%H:%M"',
+        of=["boolean", *_OF_SIZES, *_OF_DATES],
     )
+    step: int = fact(1, "seconds that times are multiples of, such as 60 or 86400", high=times.DAY, of=_OF_SECONDS)
     zone: str = fact(
         "",
         'the time zone, such as "Europe/Berlin": times with an offset are turned into it, others are in it; "": UTC',
@@ -203,7 +206,13 @@ class Column(Declared):
     @cached_property
     def unit(self) -> int:
         """What values are whole multiples of, if `decimals` is not above 0: 1, or 60 of times without seconds."""
-        return (times.step_of(self.format) or 1) if self.kind == "datetime" and self.format else 1
+        shown = self._shown if self.kind in _OF_SECONDS and self.format else 1
+        return math.lcm(self.step, shown or 1)
+
+    @property
+    def _shown(self) -> int:
+        """Seconds between two values that the format can tell apart; 0: it has fractions of seconds."""
+        return times.step_of(self.format, of_day=self.kind == "duration")
 
     def form(self, decimal: str) -> Form:
         """How a column of numbers is written. decimal: the decimal point of the table."""
@@ -226,7 +235,7 @@ class Column(Declared):
             return f"{value:.12g}"
         moment = datetime.timedelta(**{"days" if self.axis == "date" else "seconds": value})
         if self.axis == "duration":
-            return durations.text(moment, self.decimals)
+            return durations.text(moment, self.decimals, "" if self.after else self.format, self.unit)
         day = times.EPOCH + moment
         return times.text(day.date() if self.kind == "date" else day, "", self.decimals)
 
@@ -369,9 +378,8 @@ class Column(Declared):
         """Refuse a format that cannot be read or written, and an unknown zone."""
         if self.zone and not times.is_zone(self.zone):
             raise self.wrong("zone", 'it must be the name of a time zone, such as "Europe/Berlin"')
-        of_time = self.kind in ("datetime", "duration")
-        if of_time and (self.decimals or 0) > times.MOST_DECIMALS:
-            raise self.wrong("decimals", f"seconds have at most {times.MOST_DECIMALS}")
+        if self.kind in _OF_SECONDS and (self.decimals or 0) > (times.MOST_DECIMALS if self.step == 1 else 0):
+            raise self.wrong("decimals", f"seconds have at most {times.MOST_DECIMALS}, and none with a step")
         if not self.format:
             return
         try:
@@ -379,13 +387,13 @@ class Column(Declared):
                 digits = Form.of(self.format).digits
                 if self.kind == "number" and self.decimals is None:
                     object.__setattr__(self, "decimals", digits)
-            elif times.step_of(self.format) > (times.HOUR if self.kind == "datetime" else times.DAY):
+            elif self._shown > (times.DAY if self.kind == "date" else times.HOUR):
                 raise ValueError
         except ValueError:
             raise self.wrong("format", _FORMATS[self.kind]) from None
         if self.zone not in ("", "UTC") and self.format.endswith("Z") and not self.format.endswith("%Z"):
             raise self.wrong("format", "its Z says that times are in UTC: leave zone out, or the format")
-        if self.kind == "datetime" and self.decimals and times.step_of(self.format):
+        if self.kind in _OF_SECONDS and self.decimals and self._shown:
             raise self.wrong(
                 "decimals", "the format shows no fractions of seconds: end it with .%f, or leave decimals out"
             )
@@ -400,7 +408,7 @@ class Column(Declared):
             raise self.wrong(key, f"it must hold {WRITTEN[self.axis]}") from None
         grid = 10 ** (self.decimals or 0)
         if round(position(bound) * 10**6) % (self.unit * 10**6 // grid):
-            raise self.wrong(key, "it has smaller parts of time than samples: correct it, or see decimals and format")
+            raise self.wrong(key, "it has smaller parts of time than samples: see decimals, format and step")
         self._check_size(key, position(bound) * grid)
         return bound
 
@@ -432,6 +440,8 @@ class Column(Declared):
         within = [*ends, *(value for value in self.apart if ends[0] <= value <= ends[-1])]
         if self.clock and (self.after or any(value < 0 or value % 100 > 59 for value in within)):
             raise self.wrong("clock", "the last two digits of bounds are minutes, below 60. Leave out after")
+        if self.kind == "duration" and self.format and any(not 0 <= each < times.DAY for each in (*ends, *self.apart)):
+            raise self.wrong(key, "with a format, a duration is a time of day: from 00:00:00, and below 1 day")
         if self.zero and self.axis in _OF_DATES:
             raise self.wrong("zero", "a date has none: leave it out")
         if self.log and ends[0] <= 0:
@@ -519,6 +529,7 @@ WRITTEN = {
 _FORMATS = {
     "date": 'it must be text with day, month and year, such as "%d.%m.%Y"',
     "datetime": 'it must be text with day, month, year and hours, such as "%d.%m.%Y %H:%M"',
+    "duration": 'it must be text with the hours of a time of day, such as "%H:%M" or "%I:%M %p"',
     **dict.fromkeys(_OF_NUMBERS, 'it must show how 1234 is written, such as "1,234.50", "1.234,5 €" or "1234 %"'),
 }
 

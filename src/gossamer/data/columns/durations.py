@@ -1,4 +1,4 @@
-"""Durations in seconds, and the texts that stand for them."""
+"""Durations in seconds, and the texts that stand for them. A time of day is one, from midnight."""
 
 import datetime
 import re
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from gossamer.data.columns import times
 from gossamer.data.columns.texts import parsed
 from gossamer.lazy import pa, pc
 
@@ -22,17 +23,17 @@ _ISO = re.compile(
 )
 
 
-def read_durations(texts: "pa.Array", *, decimals: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def read_durations(texts: "pa.Array", form: str = "", *, decimals: int = 6) -> tuple[np.ndarray, np.ndarray]:
     """Seconds, float64 [n], and which texts are durations, bool [n]; NaN for others.
-
-    Read are "2 days", "2 days 03:00:00", "2 days, 3:00:00", "27:30:00" and "P1DT2H".
 
     Args:
         texts: strings [n].
+        form: of times of day, as `strptime` takes it; empty: "2 days", "2 days 03:00:00", "2 days, 3:00:00", "27:30:00" and
+            "P1DT2H" are read.
         decimals: digits of seconds; further digits are cut off.
     """
     unit = _SECOND // 10**decimals
-    counts, fits = parsed(texts, lambda clean: pa.nulls(len(clean)), lambda text: micros(text) // unit)
+    counts, fits = parsed(texts, lambda clean: pa.nulls(len(clean)), lambda text: micros(text, form) // unit)
     return counts / 10**decimals, fits
 
 
@@ -44,8 +45,10 @@ def seconds_of(cells: "pa.Array", decimals: int) -> np.ndarray:
     return np.where(np.asarray(cells.is_null()), np.nan, whole / 10**decimals)
 
 
-def micros(text: str) -> int:
-    """Whole microseconds in a duration. Raises ValueError: the text is none."""
+def micros(text: str, form: str = "") -> int:
+    """Whole microseconds in a duration. form: see `read_durations`. Raises ValueError: the text is none."""
+    if form:
+        return (datetime.datetime.strptime(text, form) - times.MIDNIGHT) // times.MICROSECOND
     found = _ISO.fullmatch(text) or _WORDS.fullmatch(text)
     if found is None:
         raise ValueError
@@ -76,7 +79,11 @@ def of_seconds(seconds: float) -> str:
     return to_text(datetime.timedelta(seconds=seconds))
 
 
-def text(duration: datetime.timedelta, decimals: int | None) -> str:
-    """A duration as pandas writes it, such as 2 days 03:00:00."""
+def text(duration: datetime.timedelta, decimals: int | None, form: str = "", step: int = 1) -> str:
+    """A duration in a format; empty: as pandas writes it, such as 2 days 03:00:00, and 2 days where the step is a day."""
+    if form:
+        return (times.MIDNIGHT + duration).strftime(form)
+    if step % times.DAY == 0:
+        return f"{duration.days} days"
     clock = f"{datetime.timedelta(seconds=duration.seconds)!s:0>8}"
     return f"{duration.days} days {clock}" + (f".{duration.microseconds:06}"[: 1 + decimals] if decimals else "")

@@ -31,7 +31,7 @@ FAULTS = {
     _CLOCK: "the last two digits are no minutes. If the column has no times such as 1545, leave clock out of the card",
     _DATE: "the text is no date of the declared format, which is 2031-12-24 where the card says none",
     _TIME: "the text is no time of the declared format, which is 2031-12-24 10:00:00 where the card says none",
-    _DURATION: "the text is no duration, such as 2 days 03:00:00, 27:30:00 or P1DT2H",
+    _DURATION: "the text is no duration of the declared format: 2 days 03:00:00, 27:30:00 or P1DT2H where the card says none",
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
     _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
     "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
@@ -269,7 +269,7 @@ _PARSERS: dict[str, Callable[[Column, Form], Parse]] = {
     "datetime": lambda column, _: partial(
         times.read_datetimes, form=column.format, zone=column.zone, decimals=column.decimals or 0
     ),
-    "duration": lambda column, _: partial(durations.read_durations, decimals=column.decimals or 0),
+    "duration": lambda column, _: partial(durations.read_durations, form=column.format, decimals=column.decimals or 0),
 }
 _TIMES = ("is_timestamp", "is_date")
 _OF_TYPES: dict[str, tuple[tuple[str, ...], Callable[["pa.Array", Column], np.ndarray]]] = {

@@ -16,7 +16,7 @@ from gossamer.errors import CardError, did_you_mean
 _MOST_CASES = 1_000
 """Combinations of rules of one column that are checked."""
 _LARGEST = 2**53
-_COMPARED = ("kind", "decimals", "unit", "zone", "clock")
+_COMPARED = ("kind", "decimals", "zone", "clock")
 """What two columns have in common whose values are compared."""
 Case: TypeAlias = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 """The position of a column, rows that break its rules, rows of the same case that keep them, and the codes that it can have."""
@@ -146,9 +146,10 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
 
 def _check_rule(column: Column, key: str, other: Column) -> None:
     """Refuse a rule that does not fit the other column."""
-    differ = [fact for fact in _COMPARED if getattr(other, fact) != getattr(column, fact)]
-    if differ and key in ("after", "at_least"):
-        raise column.wrong(key, f"{other.name!r} must have the same kind and decimals, zone and seconds")
+    differ = any(getattr(other, fact) != getattr(column, fact) for fact in _COMPARED)
+    off = other.unit % column.unit if key == "after" else other.unit != column.unit
+    if key in ("after", "at_least") and (differ or off):
+        raise column.wrong(key, f"{other.name!r} must have the same kind, decimals, zone and step")
     if key == "at_least":
         low = min(column.cuts[0], 0) if column.zero and not other.zero else column.cuts[0]
         if other.cuts[0] > low or other.cuts[-1] > column.cuts[-1]:

@@ -15,7 +15,9 @@ from gossamer.data.columns.texts import matching, parsed
 from gossamer.lazy import pa, pc
 
 EPOCH = datetime.datetime(1970, 1, 1)
-_MICROSECOND = datetime.timedelta(microseconds=1)
+MIDNIGHT = datetime.datetime(1900, 1, 1)
+"""The day that `strptime` gives to a time of day."""
+MICROSECOND = datetime.timedelta(microseconds=1)
 _SECOND = 10**6
 """Microseconds."""
 HOUR, DAY = 3600, 86_400
@@ -127,7 +129,7 @@ def _read(texts: "pa.Array", form: str, zone: str, unit: int) -> tuple[np.ndarra
         time = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
         if time.tzinfo is not None:
             time = time.astimezone(ZoneInfo(zone) if zone else datetime.UTC).replace(tzinfo=None)
-        return (time - EPOCH) // _MICROSECOND // unit
+        return (time - EPOCH) // MICROSECOND // unit
 
     return parsed(texts, vectorised, careful)
 
@@ -159,20 +161,23 @@ def _as_iso(form: str) -> tuple[str, str, re.Pattern[str]]:
 def position(value: datetime.date) -> float:
     """A date in days since 1970, a time in seconds."""
     if isinstance(value, datetime.datetime):
-        return (value - EPOCH) // _MICROSECOND / _SECOND
+        return (value - EPOCH) // MICROSECOND / _SECOND
     return float(value.toordinal() - EPOCH.toordinal())
 
 
-def step_of(form: str) -> int:
+def step_of(form: str, *, of_day: bool = False) -> int:
     """Seconds between two times that a format can tell apart, at least 1; 0 if it has fractions of seconds.
+
+    of_day: whether the format is one of times of day.
 
     Raises:
         ValueError: `strptime` does not read what `strftime` writes in this format.
     """
-    time = datetime.datetime(2031, 12, 24, 23, 59, 58, 765_432)
+    day = MIDNIGHT if of_day else datetime.datetime(2031, 12, 24)
+    time = day.replace(hour=23, minute=59, second=58, microsecond=765_432)
     steps = {0: 0, 765_432: 1, 58_765_432: 60, 3_598_765_432: HOUR, 86_398_765_432: DAY}
     try:
-        return steps[(time - datetime.datetime.strptime(time.strftime(form), form)) // _MICROSECOND]
+        return steps[(time - datetime.datetime.strptime(time.strftime(form), form)) // MICROSECOND]
     except (KeyError, TypeError, re.error):  # TypeError: of a time with an offset
         raise ValueError from None
 

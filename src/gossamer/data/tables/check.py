@@ -25,7 +25,7 @@ MOVED = "moved to the nearer bound"
 LOST = f'lost: they become "{OTHER}"'
 MISSING = "missing"
 NO_TIME = "cut: a date has no time of day"
-CUT = "cut: samples have fewer digits after the point"
+CUT = "cut: samples have fewer digits after the point, or only whole steps"
 
 
 @dataclass
@@ -149,6 +149,7 @@ class _ColumnCheck:
             self._look_for_merged(cells, codes, is_value)
         elif column.grid is not None:
             exact = np.nan_to_num(self._seconds.read(cells)[0] if self._seconds else self._reader.values(cells))
+            exact = exact / column.unit
             cut = exact % DAY != 0 if column.kind == "date" else np.round(exact, column.decimals or 0) != exact
             self._add(NO_TIME if column.kind == "date" else CUT, rows[is_value & (strict >= 0) & cut])
         if column.kind in ("integer", "number") and kind_of(cells.type) == "text":

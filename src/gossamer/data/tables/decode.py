@@ -177,7 +177,9 @@ _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
     "category": _written_values,
     **dict.fromkeys(["integer", "number"], lambda values, column, decimal: column.form(decimal).write(values)),
     **dict.fromkeys(["date", "datetime"], _written_times),
-    "duration": lambda values, column, _: [durations.text(value, column.decimals) for value in values],
+    "duration": lambda values, column, _: [
+        durations.text(value, column.decimals, column.format, column.unit) for value in values
+    ],
 }
 _ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {
     "integer": lambda numbers, _: numbers.astype(np.int64),

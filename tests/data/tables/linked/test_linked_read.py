@@ -217,3 +217,41 @@ def test_what_is_said_once_holds_for_each_table() -> None:
 def test_a_card_survives_its_own_text() -> None:
     assert LinkedCard.loads(CARD.dumps()) == CARD
     assert LinkedCard.from_dict(CARD.to_dict()) == CARD
+
+
+def test_codes_of_a_time_after_another_are_those_of_its_part() -> None:
+    """Times of whole minutes, by their format: so are their differences, and the distances of rows."""
+    text = """
+declared_size = 4
+unit = "patient"
+[table.patients]
+key = "id"
+[[table.patients.column]]
+name = "sex"
+kind = "category"
+values = ["f", "m"]
+[table.visits]
+parent = "patients"
+parent_key = "who"
+order = "came"
+max_rows = 3
+[[table.visits.column]]
+name = "came"
+kind = "datetime"
+bounds = [2020-01-01T00:00:00, 2020-01-01T12:00:00]
+format = "%Y-%m-%d %H:%M"
+[[table.visits.column]]
+name = "left"
+kind = "datetime"
+format = "%d.%m.%Y %H:%M"
+after = "came"
+bounds = ["0:00:00", "1:00:00"]
+bins = 1000
+"""
+    card = LinkedCard.loads(text)
+    (visits,) = (part for part in card.parts if part.name == "visits")
+    declared = next(table for table in card.tables if table.name == "visits").card.columns
+    for own, column in zip(visits.card.columns[visits.own :], declared, strict=False):
+        assert np.array_equal(own.cuts, column.cuts) and own.size == column.size, own.name
+    assert declared[1].plain == 61
+    assert visits.card.columns[visits.step].unit == 60

@@ -41,6 +41,8 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
     best = seen.best(habits.groups)
     if habits.guessed and seen.kind in ("whole", "number") and best is not None:
         best = seen.candidates["number", Form()]  # a card reads no date from a number that may have been guessed
+    if best is not None and best.kind == "duration" and best.form and seen.is_exact and len(seen.counts) <= FEW:
+        best = None  # a few times of day, such as those of shifts, are a category
     if reason := _reason_to_drop(seen, best, habits):
         return Proposal(drop=reason)
     if _is_key(seen, best):

@@ -12,7 +12,7 @@ from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, parts, texts_of
 from gossamer.data.tables.decode import mixed
-from gossamer.data.tables.drafting.forms import Texts, date_formats, number_forms, read_numbers
+from gossamer.data.tables.drafting.forms import Texts, clock_forms, date_formats, number_forms, read_numbers
 from gossamer.data.tables.drafting.sketches import DifferentValues, Spread
 from gossamer.data.tables.raw_rows import hashes_of_texts
 from gossamer.lazy import pa, pc
@@ -90,7 +90,7 @@ class Candidate:
         spread: of the cells that fit, as numbers or in seconds.
         odd: the other cells.
         zone: of dates, see `read_datetimes`.
-        has_time: whether there are dates with a time of day.
+        step: microseconds that all dates or durations are multiples of.
     """
 
     kind: Kind
@@ -98,7 +98,7 @@ class Candidate:
     spread: Spread = field(default_factory=Spread)
     odd: Odd = field(default_factory=Odd)
     zone: str = ""
-    has_time: bool = False
+    step: int = 0
 
     @property
     def cells(self) -> int:
@@ -116,10 +116,12 @@ class Candidate:
             numbers = np.asarray(cells.cast(pa.float64(), safe=False))
         elif self.kind == "date":
             return times.read_datetimes(any_texts(cells), str(self.form), self.zone)
+        elif self.kind == "duration":
+            return durations.read_durations(any_texts(cells), str(self.form))
         elif isinstance(self.form, Form):
             return read_numbers(any_texts(cells), self.form)
         else:
-            return (durations.read_durations if self.kind == "duration" else boolean.read_booleans)(any_texts(cells))
+            return boolean.read_booleans(any_texts(cells))
         return numbers, np.isfinite(numbers)
 
     def rank(self, groups: bool) -> tuple[int, int, int]:
@@ -135,7 +137,9 @@ class Candidate:
         """Add different values, see `Odd`."""
         numbers, fits = self.read(values)
         self.spread.add(numbers[fits], counts[fits])
-        self.has_time = self.has_time or (self.kind == "date" and bool((numbers[fits] % times.DAY != 0).any()))
+        if self.kind in ("date", "duration"):
+            micros = np.rint(numbers[fits] * 10**6).astype(np.int64)
+            self.step = int(np.gcd.reduce(micros, initial=self.step))
         if not fits.all():
             self.odd.add(values.filter(pa.array(~fits)), counts[~fits], rows[~fits])
 
@@ -305,6 +309,7 @@ class Portrait:
             yield from (("number", form) for form in (number_forms(sample) if is_text else [Form()]))
             found = Counter(written for text in sample for written in date_formats(text))
             yield from (("date", written) for written, count in found.items() if _SOME * count >= len(sample))
+            yield from (("duration", form) for form in clock_forms(sample))
             yield from (("duration", ""), ("boolean", "")) if is_text else ()
 
 

@@ -1,10 +1,10 @@
 """What a draft says of columns with bins: how they are written, their bounds, and values that stand for themselves."""
 
 import datetime
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
 from gossamer.data.tables.drafting.forms import DIGITS
-from gossamer.data.tables.drafting.portrait import FEW, Candidate, Portrait
+from gossamer.data.tables.drafting.portrait import FEW, FEWEST, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sketches import Spread
 
@@ -107,26 +107,26 @@ def _take_apart(spread: Spread, written: Callable[[float], str]) -> tuple[list[f
 
 
 def of_durations(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
+    proposal, step = _with_seconds(seen, best, kind="duration")
     low, high = np.floor(best.spread.lowest[0]), np.ceil(best.spread.highest[-1])
-    ends = [durations.text(datetime.timedelta(seconds=end), None) for end in (low, max(high, low + 1))]
-    proposal = _with_seconds(best, name=seen.name, kind="duration")
+    ends = [durations.text(datetime.timedelta(seconds=end), None) for end in (low, max(high, low + step))]
     proposal.measured["bounds"] = ends
     return proposal
 
 
 def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
-    kind, form = "datetime" if best.has_time else "date", str(best.form)
+    kind, form = "datetime" if best.step % (DAY * 10**6) else "date", str(best.form)
     apart, low, high = _take_apart(best.spread, lambda second: str(np.datetime64(int(second // DAY), "D")))
-    proposal = _with_seconds(best, name=seen.name, kind=kind, format=form, zone=seen.zone)
-    proposal.measured["bounds"] = ends = _ends(low[0], high[-1], kind, form)
+    proposal, step = _with_seconds(seen, best, kind=kind, zone=seen.zone)
+    proposal.measured["bounds"] = ends = _ends(low[0], high[-1], kind, step)
     if apart:
-        proposal.measured["special"] = [_ends(each - DAY, each, kind, form)[1] for each in apart]
+        proposal.measured["special"] = [_ends(each - DAY, each, kind, step)[1] for each in apart]
         proposal.say("Far from the rest are dates that stand for no answer. They get codes of their own.")
     for other in seen.candidates.values():
         has_same_parts = other.kind == "date" and sorted(str(other.form)) == sorted(form)
         if has_same_parts and other is not best and other.cells == best.cells:
             first = "month" if form.find("%m") < form.find("%d") else "day"
-            others = _ends(other.spread.lowest[0], other.spread.highest[-1], kind, str(other.form))
+            others = _ends(other.spread.lowest[0], other.spread.highest[-1], kind, step)
             proposal.say(f"Month or day first? No cell decides. The draft reads the {first} first.")
             proposal.choices += [f"format = {toml(other.form)}", f"bounds = {toml(others)}"]
     if form == DIGITS:
@@ -139,16 +139,21 @@ def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     return proposal
 
 
-def _with_seconds(best: Candidate, **facts: Any) -> Proposal:
-    """A proposal of the facts that are not empty, of the digits of seconds, and of fine bins."""
-    facts["bins"] = FINE_BINS
-    facts["decimals"] = min(best.spread.digits, _MOST_DECIMALS)
-    return Proposal({key: value for key, value in facts.items() if value})
+def _with_seconds(seen: Portrait, best: Candidate, *, kind: str, zone: str = "") -> tuple[Proposal, int]:
+    """A proposal of the form, the digits of seconds, fine bins, and a step; and the seconds that values are multiples of."""
+    form, of_day = str(best.form), kind == "duration"
+    shown = (times.step_of(form, of_day=of_day) or 1) if form else 1
+    longest = DAY if of_day else times.HOUR // 4 if seen.has_offset or zone else times.HOUR  # clocks differ by quarters
+    step, rest = divmod(math.gcd(best.step, longest * 10**6), 10**6)
+    told = kind != "date" and not rest and max(shown, 59) < step and seen.cells >= FEWEST
+    digits = min(best.spread.digits, _MOST_DECIMALS)
+    facts = {"format": form, "zone": zone, "step": step * told, "bins": FINE_BINS, "decimals": digits}
+    proposal = Proposal({"name": seen.name, "kind": kind} | {key: value for key, value in facts.items() if value})
+    return proposal, DAY if kind == "date" else math.lcm(shown, step if told else 1)
 
 
-def _ends(low: float, high: float, kind: str, form: str) -> list[datetime.date]:
+def _ends(low: float, high: float, kind: str, step: int) -> list[datetime.date]:
     """The first and the last date or time, not the same. low, high: in seconds since 1970."""
-    step = DAY if kind == "date" else max(times.step_of(form), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
     low = low if high > low else max(low - step, _CALENDAR[0])
     ends = np.array([low, max(high, low + step)]).clip(*_CALENDAR).astype("datetime64[s]").tolist()

@@ -123,7 +123,7 @@ def _bare(column: Column) -> Column:
     bare = replace(column, at_least="", only=(), missing_with="")
     if not column.after:
         return bare
-    return replace(bare, after="", kind=_STEP.get(column.kind, column.kind), format="", zone="")
+    return replace(bare, after="", kind=_STEP.get(column.kind, column.kind), format="", zone="", step=column.unit)
 
 
 def _renamed(column: Column, table: str) -> Column:
@@ -154,6 +154,7 @@ def _step_of(order: Column) -> Column:
         missing=True,
         outside="clip",
         decimals=None if kind == "integer" else order.decimals,
+        step=order.unit,
     )
 
 
