@@ -28,8 +28,7 @@ def read_durations(texts: "pa.Array", form: str = "", *, decimals: int = 6) -> t
 
     Args:
         texts: strings [n].
-        form: of times of day, as `strptime` takes it; empty: "2 days", "2 days 03:00:00", "2 days, 3:00:00", "27:30:00" and
-            "P1DT2H" are read.
+        form: of times of day, as `strptime` takes it. Empty: as "2 days 03:00:00", "2 days, 3:00:00", "27:30:00" or "P1DT2H".
         decimals: digits of seconds; further digits are cut off.
     """
     unit = _SECOND // 10**decimals
@@ -80,7 +79,7 @@ def of_seconds(seconds: float) -> str:
 
 
 def text(duration: datetime.timedelta, decimals: int | None, form: str = "", step: int = 1) -> str:
-    """A duration in a format; empty: as pandas writes it, such as 2 days 03:00:00, and 2 days where the step is a day."""
+    """A duration in a format. Empty: as pandas writes it, such as 2 days 03:00:00, or 2 days where the step is a day."""
     if form:
         return (times.MIDNIGHT + duration).strftime(form)
     if step % times.DAY == 0:
