@@ -132,6 +132,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "datetime", "bounds": DAYS, "decimals": 7}, "decimals: seconds have at most 6"),
     ({"kind": "datetime", "bounds": DAYS, "decimals": 1, "format": "%c"}, "the format shows no fractions of seconds"),
     ({"kind": "datetime", "bounds": (DAYS[0], "2031-12-31T00:00:01"), "format": "%d.%m.%Y %H:%M"}, "smaller parts of time"),
+    ({"kind": "number", "bounds": (0, 8e13), "decimals": 9}, "2^53 are not exact: measure in a larger unit, or take fewer"),
     ({"kind": "datetime", "bounds": (DAYS[0], "9999-12-31"), "decimals": 6}, "numbers beyond 2^53 are not exact"),
 ]  # fmt: skip
 

@@ -528,3 +528,10 @@ def test_cells_of_another_type_in_later_blocks(tmp_path):
     assert (y.kind, y.bounds, y.zero, y.outside) == ("integer", (1, 69_999), True, "other")
     assert text.count("Cells that are no numbers: 9 of 70,009, such as row 70000 (counted from 0).") == 2
     assert z.values == ("0", "0.5", "1", "2")
+
+
+def test_large_amounts_with_many_digits(tmp_path):
+    """Of gross domestic products: more digits than a float has. So the draft has no decimals."""
+    amounts = [8.47054e13, 537777811.0, 2028553750.123456, 1.5] + [1e9 * n + 0.25 for n in range(40)]
+    card, *_ = drafted(tmp_path, amounts)
+    assert card["x"].kind == "number" and card["x"].decimals is None and card["x"].bounds[1] == 8.47054e13

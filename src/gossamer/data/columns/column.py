@@ -418,12 +418,12 @@ class Column(Declared):
         if not is_whole(value) and not (self.axis == "number" and isinstance(value, float) and math.isfinite(value)):
             raise self.wrong(key, f"it must hold {'whole numbers' if self.axis == 'integer' else 'finite numbers'}")
         assert isinstance(value, int | float)
-        self._check_size(key, value)
+        self._check_size(key, value * 10 ** (self.decimals or 0))
         return value
 
     def _check_size(self, key: str, value: float) -> None:
         if abs(value) > _LARGEST:
-            raise self.wrong(key, "numbers beyond 2^53 are not exact: measure in a larger unit")
+            raise self.wrong(key, "numbers beyond 2^53 are not exact: measure in a larger unit, or take fewer decimals")
 
     def _check_numbers(self) -> None:
         """Refuse bounds and edges that do not rise, and bins that hold no value."""
