@@ -139,6 +139,10 @@ def test_times_of_day_come_out_as_they_went_in(tell):
     told = tell(frame)
     kinds = {name: told.columns[name]["kind"] for name in frame}
     assert kinds == {"arrival": "duration", "exact": "duration", "slot": "duration", "shift": "category"}
+    assert (
+        gossamer.Column.from_dict(told.columns["arrival"] | {"bounds": ["00:00", "23:59"]}).bounds[1]
+        == "0 days 23:59:00"
+    )
     made = told.samples
     written = [r"[0-2]\d:[0-5]\d", r"[0-2]\d:[0-5]\d:00", r"[01]\d:(00|15|30|45) [AP]M"]
     for name, pattern in zip(["arrival", "exact", "slot"], written, strict=True):

@@ -403,7 +403,8 @@ class Column(Declared):
         if self.axis in _OF_NUMBERS:
             return self._number(key, value)
         try:
-            bound = _BOUNDS[self.axis](value)
+            of_day = self.kind == "duration" and self.format
+            bound = durations.to_text(value, self.format) if of_day else _BOUNDS[self.axis](value)
         except (ValueError, TypeError):
             raise self.wrong(key, f"it must hold {WRITTEN[self.axis]}") from None
         grid = 10 ** (self.decimals or 0)

@@ -65,9 +65,13 @@ def position(text: str) -> float:
     return micros(text) / _SECOND
 
 
-def to_text(value: object) -> str:
-    """A duration of a card, which may be text, as `text` writes it. Raises ValueError or TypeError: it is none."""
-    duration = datetime.timedelta(microseconds=micros(value)) if isinstance(value, str) else value
+def to_text(value: object, form: str = "") -> str:
+    """A duration of a card, which may be text, as `text` writes it. Raises ValueError or TypeError: it is none.
+
+    form: a time of day may be written in it, too.
+    """
+    clock = form if form and isinstance(value, str) and not _WORDS.fullmatch(value) else ""
+    duration = datetime.timedelta(microseconds=micros(value, clock)) if isinstance(value, str) else value
     if not isinstance(duration, datetime.timedelta):
         raise TypeError
     return text(duration, 6 if duration.microseconds else 0)

@@ -109,7 +109,9 @@ def _take_apart(spread: Spread, written: Callable[[float], str]) -> tuple[list[f
 def of_durations(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     proposal, step = _with_seconds(seen, best, kind="duration")
     low, high = np.floor(best.spread.lowest[0]), np.ceil(best.spread.highest[-1])
-    ends = [durations.text(datetime.timedelta(seconds=end), None) for end in (low, max(high, low + step))]
+    ends = [
+        durations.text(datetime.timedelta(seconds=end), None, str(best.form)) for end in (low, max(high, low + step))
+    ]
     proposal.measured["bounds"] = ends
     return proposal
 
