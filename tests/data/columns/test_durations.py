@@ -97,7 +97,15 @@ def test_all_spellings_and_types_are_one_duration(durations: list[datetime.timed
 def test_times_of_day(form: str, texts: list[str]) -> None:
     assert read(*texts, form=form) == [0, DAY - 60]
     assert [text(datetime.timedelta(minutes=each), None, form) for each in (0, 1439)] == texts
-    assert read("24:00", "1 days", "12:30:00 x", "", form=form) == [None] * 4
+    assert read("24:60", "1 days", "12:30:00 x", "", form=form) == [None] * 4
+
+
+def test_hours_beyond_a_day() -> None:
+    assert read("38:30", "100:05", "0:07", "7", ":30", form="%H:%M") == [138_600, 360_300, 420, None, None]
+    assert read("38:30 PM", "0:30 PM", "0:30 AM", form="%I:%M %p") == [None] * 3
+    hours = [datetime.timedelta(minutes=each) for each in (7, 2_310, 6_005)]
+    assert [text(each, None, "%H:%M") for each in hours] == ["00:07", "38:30", "100:05"]
+    assert to_text("38:30", "%H:%M") == to_text("1 days 14:30:00", "%H:%M") == "1 days 14:30:00"
 
 
 def test_whole_days_are_written_without_a_clock() -> None:

@@ -441,8 +441,11 @@ class Column(Declared):
         within = [*ends, *(value for value in self.apart if ends[0] <= value <= ends[-1])]
         if self.clock and (self.after or any(value < 0 or value % 100 > 59 for value in within)):
             raise self.wrong("clock", "the last two digits of bounds are minutes, below 60. Leave out after")
-        if self.kind == "duration" and self.format and any(not 0 <= each < times.DAY for each in (*ends, *self.apart)):
-            raise self.wrong(key, "with a format, a duration is a time of day: from 00:00:00, and below 1 day")
+        beyond = math.inf if self.format.startswith("%H") else times.DAY
+        if self.kind == "duration" and self.format and any(not 0 <= each < beyond for each in (*ends, *self.apart)):
+            raise self.wrong(
+                key, "in this format no duration is below 0, and only one that begins with %H reaches 1 day"
+            )
         if self.zero and self.axis in _OF_DATES:
             raise self.wrong("zero", "a date has none: leave it out")
         if self.log and ends[0] <= 0:

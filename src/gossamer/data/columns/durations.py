@@ -15,6 +15,7 @@ _SECOND = 10**6
 _SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
 _CLOCK = r"(?P<sign>[+-]?)(?P<hours>\d{1,9}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d(?:\.\d{1,9})?)"
+_HOURS = re.compile("[0-9]{1,9}")
 _WORDS = re.compile(rf"(?=.)(?:(?P<days>[+-]?\d{{1,6}}) ?days?,? ?)?(?:{_CLOCK})?", re.ASCII)
 _ISO = re.compile(
     rf"(?P<sign>[+-]?)P(?=.)(?:(?P<weeks>{_NUMBER})W)?(?:(?P<days>[+-]?{_NUMBER})D)?"
@@ -28,7 +29,8 @@ def read_durations(texts: "pa.Array", form: str = "", *, decimals: int = 6) -> t
 
     Args:
         texts: strings [n].
-        form: of times of day, as `strptime` takes it. Empty: as "2 days 03:00:00", "2 days, 3:00:00", "27:30:00" or "P1DT2H".
+        form: as `strptime` takes it. One that begins with %H counts hours beyond 24, too. Empty: as "2 days 03:00:00",
+            "2 days, 3:00:00", "27:30:00" or "P1DT2H".
         decimals: digits of seconds; further digits are cut off.
     """
     unit = _SECOND // 10**decimals
@@ -47,7 +49,10 @@ def seconds_of(cells: "pa.Array", decimals: int) -> np.ndarray:
 def micros(text: str, form: str = "") -> int:
     """Whole microseconds in a duration. form: see `read_durations`. Raises ValueError: the text is none."""
     if form:
-        return (datetime.datetime.strptime(text, form) - times.MIDNIGHT) // times.MICROSECOND
+        hours = _HOURS.match(text) if form.startswith("%H") else None
+        clock = "0" + text[hours.end() :] if hours else text
+        since = datetime.datetime.strptime(clock, form) - times.MIDNIGHT
+        return (since + datetime.timedelta(hours=int(hours[0]) if hours else 0)) // times.MICROSECOND
     found = _ISO.fullmatch(text) or _WORDS.fullmatch(text)
     if found is None:
         raise ValueError
@@ -56,8 +61,8 @@ def micros(text: str, form: str = "") -> int:
     }
     minus = -1 if found["sign"] == "-" else 1
     days = parts.pop("days", Fraction(0)) + parts.pop("weeks", Fraction(0))
-    clock = minus * sum(parts.values())
-    return int(((minus * days if found.re is _ISO else days) + clock) * _SECOND // 1)
+    rest = minus * sum(parts.values())
+    return int(((minus * days if found.re is _ISO else days) + rest) * _SECOND // 1)
 
 
 def position(text: str) -> float:
@@ -68,7 +73,7 @@ def position(text: str) -> float:
 def to_text(value: object, form: str = "") -> str:
     """A duration of a card, which may be text, as `text` writes it. Raises ValueError or TypeError: it is none.
 
-    form: a time of day may be written in it, too.
+    form: it may be written in this format, too.
     """
     clock = form if form and isinstance(value, str) and not _WORDS.fullmatch(value) else ""
     duration = datetime.timedelta(microseconds=micros(value, clock)) if isinstance(value, str) else value
@@ -85,7 +90,8 @@ def of_seconds(seconds: float) -> str:
 def text(duration: datetime.timedelta, decimals: int | None, form: str = "", step: int = 1) -> str:
     """A duration in a format. Empty: as pandas writes it, such as 2 days 03:00:00, or 2 days where the step is a day."""
     if form:
-        return (times.MIDNIGHT + duration).strftime(form)
+        clock = (times.MIDNIGHT + duration - datetime.timedelta(duration.days)).strftime(form)
+        return f"{duration // datetime.timedelta(hours=1):02}{clock[2:]}" if form.startswith("%H") else clock
     if step % times.DAY == 0:
         return f"{duration.days} days"
     clock = f"{datetime.timedelta(seconds=duration.seconds)!s:0>8}"

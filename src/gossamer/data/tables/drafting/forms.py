@@ -28,7 +28,7 @@ _WORDS = {"am", "pm", "utc", "t", "z", *(name.casefold() for name in [*calendar.
 _LIKE_ANY = {1: "1", 2: "01", 4: "2001", 8: "20010101"}
 """Digits in place of as many others, so that texts of one shape are one."""
 DIGITS = "%Y%m%d"
-_OF_DAY = re.compile(r"\d\d?(:\d\d){1,2}( [ap]m)?", re.IGNORECASE)
+_CLOCK = re.compile(r"\d{1,3}:\d\d(?P<seconds>:\d\d)?(?P<half> [ap]m)?", re.IGNORECASE)
 _NO_DAY = re.compile(r"(?!(1[89]|2[01])\d\d(0[1-9]|1[0-2])([0-2]\d|3[01]))\d+|.{40,}", re.DOTALL)
 _MONEY = re.compile(
     r"-?(?P<before>(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr\.|Rs\.?|kr)?\s?)-?(?P<digits>\d[\d.,'’\s]*?)"
@@ -70,9 +70,10 @@ def date_formats(text: str) -> tuple[str, ...]:
 
 
 def clock_forms(sample: list[str]) -> list[str]:
-    """The formats that some texts may have, if they are times of day."""
-    clocks = [*filter(_OF_DAY.fullmatch, sample)]
-    return [form for form in map(str.strip, _CLOCKS[1:5]) if any(_fits(text, form) for text in clocks)]
+    """The formats of durations that some texts may have, if they are hours and minutes."""
+    found = [*filter(None, map(_CLOCK.fullmatch, sample))]
+    clocks = {(bool(each["seconds"]), bool(each["half"])) for each in found}
+    return [f"%{'HI'[half]}:%M{':%S' * seconds}{' %p' * half}" for seconds, half in sorted(clocks)]
 
 
 @lru_cache(10_000)
