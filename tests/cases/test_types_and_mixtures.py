@@ -221,3 +221,18 @@ def test_a_draft_of_mixtures_is_read(source, rows, tmp_path):
     assert "the smaller first" not in text and "holds no value" not in text, (
         "a reason is one of the data, not of the draft"
     )
+
+
+def test_numbers_of_32_bits_come_out_as_people_read_them(tell, tmp_path):
+    """As NumPy, PyTorch and Parquet have them: 85.1, and not 85.0999984741211."""
+    draw = np.random.default_rng(32)
+    frame = pd.DataFrame(
+        {"x": draw.integers(0, 1_000, 1_500) / 10, "few": draw.integers(0, 5, 1_500) / 5 + 0.1}
+    ).astype("float32")
+    frame.to_parquet(tmp_path / "own.parquet")
+    told = tell(tmp_path / "own.parquet")
+    assert told.columns["x"]["decimals"] == 1
+    made = pd.read_csv(told.place / "s.csv", dtype=str)
+    assert made["x"].str.fullmatch(r"\d+\.\d").all()
+    assert {*made["few"]} == {"0.1", "0.3", "0.5", "0.7", "0.9"}
+    assert abs(made["x"].astype(float).mean() - 50) < 5

@@ -333,3 +333,9 @@ def test_bins_are_those_of_a_search_at_every_edge(cuts: np.ndarray) -> None:
     around = [cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf), [np.nan, np.inf, -np.inf, 0.0, -0.0]]
     numbers = np.concatenate([*around, np.random.default_rng(0).uniform(cuts[0], cuts[-1], 99)])
     assert np.array_equal(reading._bins(cuts, numbers), np.searchsorted(cuts, numbers, side="right") - 1)
+
+
+def test_huge_numbers_are_beyond_small_bounds() -> None:
+    """No step of the search overflows, which would warn."""
+    column = Column(name="x", kind="number", bounds=(0.0, 0.9), bins=10, decimals=1, outside="clip")
+    assert Reader(column).codes(pa.array([1e308, -1e308, 0.5, 1.7e308])).tolist() == [9, 0, 5, 9]

@@ -162,6 +162,25 @@ def test_an_engine_has_the_counts_of_memory_bit_for_bit(
     assert (len(held), held.population, held.without_id) == (len(read), read.population, read.without_id)
 
 
+def test_numbers_of_32_bits_are_as_they_are_written_in_an_engine_too(
+    engine: Callable[[pa.Table], Any], tmp_path: Path
+) -> None:
+    """0.7 of 32 bits lies below 0.7 of 64 bits, so a cast would put it into the bin before."""
+    tenths = [k / 10 for k in range(10)] * 3
+    rows = pa.table(
+        {"ratio": pa.array([*tenths, None, NAN], pa.float32()), "level": pa.array([*tenths, 0.5, 0.5], pa.float32())}
+    )
+    levels = Column(name="level", kind="category", values=tuple(map(str, tenths[:10])), numbers=True)
+    ratio = Column(name="ratio", kind="number", bounds=(0.0, 0.9), decimals=1, bins=10, missing=True)
+    card = TableCard(columns=(ratio, levels), declared_size=32)
+    held, read = counted_by(engine(rows), card, None), in_memory(rows, tmp_path, card, None)
+    assert read.codes[:10].tolist() == [[k, k] for k in range(10)]
+    maps: list[Map] = [(k, np.arange(size)) for k, size in enumerate(card.domain)]
+    expected = [[3 * tables.GRID] * 10 + [2 * tables.GRID], [(3 + 2 * (k == 5)) * tables.GRID for k in range(10)]]
+    assert [each.tolist() for each in held.counts(maps, [(0,), (1,)], 1)] == expected
+    assert [each.tolist() for each in read.counts(maps, [(0,), (1,)], 1)] == expected
+
+
 def test_a_unit_of_very_many_rows_weighs_nothing_in_an_engine_too(
     engine: Callable[[pa.Table], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text_of, texts_of
+from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text_of, texts_of, widened
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
 
@@ -247,7 +247,7 @@ def _bins(cuts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
     A search takes ten times as long as a guess. Where bins are even, the guess is right.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         guess = (numbers - cuts[0]) * ((len(cuts) - 1) / (cuts[-1] - cuts[0]))
         bins = guess.clip(0, len(cuts) - 2).astype(np.int32)
     wrong = ~((cuts.take(bins, mode="clip") <= numbers) & (numbers < cuts.take(bins + 1, mode="clip")))
@@ -259,7 +259,7 @@ def _floats(cells: "pa.Array", _: Column) -> np.ndarray:
     """Numbers as float64 [n], NaN where there is none."""
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.string())  # a cast to numbers rounds twice
-    return np.array(cells.cast(pa.float64(), safe=False))
+    return np.array(widened(cells).cast(pa.float64(), safe=False))
 
 
 Parse: TypeAlias = "Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]"

@@ -31,12 +31,17 @@ def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
         yield rows, array.field(at).take(pa.array(offsets[rows]))
 
 
+def widened(cells: "pa.Array") -> "pa.Array":
+    """Floating-point numbers of 32 bits as those of 64 bits that are written alike: 0.1, and not 0.10000000149011612."""
+    return cells.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(cells.type) else cells
+
+
 def texts_of(cells: "pa.Array") -> "pa.Array":
     """Cells of any one type as text. Whole numbers have no point, dates are as 2031-12-24, missing ones (null, NaN) are ""."""
     if not pa.types.is_string(cells.type):
         if pa.types.is_timestamp(cells.type):  # Python has no nanoseconds, and here no zone
             cells = cells.view(pa.timestamp(cells.type.unit)).cast(pa.timestamp("us"), safe=False)
-        encoded = cells.dictionary_encode()
+        encoded = widened(cells).dictionary_encode()
         different = [text_of(value) for value in encoded.dictionary.to_pylist()]
         cells = pa.array(different, pa.string()).take(encoded.indices)
     return pc.fill_null(cells, "")

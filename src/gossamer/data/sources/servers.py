@@ -81,7 +81,7 @@ class PostgreSql:
         with self._failing():
             found = self._connection.execute(f"select * from {self.rows} r limit 0").description
         times = {1082: pa.date32(), 1114: pa.timestamp("us"), 1184: pa.timestamp("us", "UTC")}
-        numbers = {700: pa.float64(), 701: pa.float64(), 1700: pa.decimal128(38)}
+        numbers = {700: pa.float32(), 701: pa.float64(), 1700: pa.decimal128(38)}
         whole = dict.fromkeys((20, 21, 23), pa.int64())
         types = {16: pa.bool_(), **whole, **numbers, **times}
         return pa.schema([(each.name, types.get(each.type_code, pa.string())) for each in found])

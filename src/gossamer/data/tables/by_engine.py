@@ -208,6 +208,7 @@ def _steps(
     as_text = fractions and (column.values or column.kind == "integer") and not reader.refuses(kind)
     if pa.types.is_string(kind) or as_text:
         return _of_texts(session, reader, column, session.text.format(name), alias)
+    name = f"cast({name} as text)" if pa.types.is_float32(kind) else name  # see `widened`
     kind = pa.float64() if fractions else kind
     none = reader.codes(pa.nulls(1, kind)).astype(np.int64)
     starts, codes = _starts(reader, column, kind)

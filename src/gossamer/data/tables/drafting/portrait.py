@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, parts, texts_of
+from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, parts, texts_of, widened
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.drafting.forms import Texts, clock_forms, date_formats, number_forms, read_numbers
 from gossamer.data.tables.drafting.sketches import DifferentValues, Spread
@@ -272,7 +272,7 @@ class Portrait:
         """Cells as texts, whole numbers, floats, times on the clock of their zone, or durations."""
         if self.kind == "number":
             cells = cells.cast(pa.string()) if pa.types.is_decimal(cells.type) else cells  # else it is rounded twice
-            cells = cells.cast(pa.float64(), safe=False)
+            cells = widened(cells).cast(pa.float64(), safe=False)
             return pc.if_else(pc.is_nan(cells), pa.scalar(None, pa.float64()), cells)
         if self.kind == "date":
             zone = getattr(cells.type, "tz", None)
