@@ -9,6 +9,7 @@ import polars
 import pytest
 
 import gossamer
+from gossamer.data.tables.check import CUT
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError
@@ -189,11 +190,19 @@ def test_a_column_of_database_times_is_a_time_of_day(tell, tmp_path):
     assert told.samples["at"].str.fullmatch(r"[0-2]\d:[0-5]\d:00").all()
 
 
-def test_an_hour_that_only_some_clocks_show_is_no_step(tell):
-    """India is half an hour off: with a step of an hour, another zone on the card would move every time."""
+def test_hours_with_a_zone_stay_hours_and_another_zone_is_told(tell):
+    """India is half an hour off, so a step of an hour would move every time: the check of the card says so."""
     hours = pd.date_range("2022-03-01", periods=N, freq="h", tz="Europe/Berlin")
-    told = tell(pd.DataFrame({"at": [each.isoformat() for each in hours]}))
-    assert told.columns["at"]["step"] == 900
+    frame = pd.DataFrame({"at": [each.isoformat() for each in hours]})
+    told = tell(frame)
+    frame.to_csv(told.place / "own.csv", index=False)
+    assert told.columns["at"]["step"] == 3_600
+    assert (pd.to_datetime(told.samples["at"]).dt.minute == 0).all()
+    (utc,) = gossamer.TableCard.load(told.place / "card.toml").columns
+    india = dataclasses.replace(utc, zone="Asia/Kolkata", outside="clip")
+    checked = gossamer.check_card(told.place / "own.csv", gossamer.TableCard(columns=(india,), declared_size=N))
+    (cut,) = [each.cells for each in checked.findings if each.what == CUT]
+    assert cut > 0.95 * N, "all but what lies beyond the bounds"
 
 
 def test_a_stay_by_the_minute_after_an_hour(tell):

@@ -10,6 +10,7 @@ from gossamer.data.columns.texts import matching, parsed, word_number
 from gossamer.lazy import pa, pc
 
 _EXAMPLE = re.compile(r"([^\d()+-]*)1([.,'’ \u00a0\u202f]?)234(?:([.,])(\d+))?([^\d()+-]*)")
+_NEGATIVE = r"^\s*([^\d()]*)\(([^()]*\d[^()]*)\)\s*$"
 _ALIKE = ("'’", " \u00a0\u202f")
 """Signs that stand for one another: keyboards have the first, typesetters the others."""
 
@@ -54,11 +55,12 @@ class Form:
     def read(self, texts: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
         """Numbers, float64 [n], and which texts are numbers of this form, bool [n]; NaN for others.
 
-        Text around the digits and the signs between thousands may be left out. Read too are exponents, a leading +, and what
-        programs that guess types take for numbers: true, false and 0x1A.
+        Text around the digits and the signs between thousands may be left out. Read too are exponents, a leading +, negative
+        numbers in parentheses, and what programs that guess types take for numbers: true, false and 0x1A.
 
         texts: strings [n].
         """
+        texts = pc.replace_substring_regex(texts, _NEGATIVE, r"-\1\2")
         return parsed(texts, lambda clean: _cast(clean, self), word_number)
 
     def write(self, numbers: Iterable[float]) -> list[str]:

@@ -145,13 +145,12 @@ def _with_seconds(seen: Portrait, best: Candidate, *, kind: str, zone: str = "")
     """A proposal of the form, the digits of seconds, fine bins, and a step; and the seconds that values are multiples of."""
     form, of_day = str(best.form), kind == "duration"
     shown = (times.step_of(form, of_day=of_day) or 1) if form else 1
-    longest = DAY if of_day else times.HOUR // 4 if seen.has_offset or zone else times.HOUR  # clocks differ by quarters
-    step, rest = divmod(math.gcd(best.step, longest * 10**6), 10**6)
+    step, rest = divmod(math.gcd(best.step, (DAY if of_day else times.HOUR) * 10**6), 10**6)
     told = kind != "date" and not rest and max(shown, 59) < step and seen.cells >= FEWEST
-    digits = min(best.spread.digits, _MOST_DECIMALS)
-    facts = {"format": form, "zone": zone, "step": step * told, "bins": FINE_BINS, "decimals": digits}
-    proposal = Proposal({"name": seen.name, "kind": kind} | {key: value for key, value in facts.items() if value})
-    return proposal, DAY if kind == "date" else math.lcm(shown, step if told else 1)
+    facts = {"name": seen.name, "kind": kind, "format": form, "zone": zone, "step": step * told, "bins": FINE_BINS}
+    facts["decimals"] = min(best.spread.digits, _MOST_DECIMALS)
+    unit = DAY if kind == "date" else math.lcm(shown, step if told else 1)
+    return Proposal({key: value for key, value in facts.items() if value}), unit
 
 
 def _ends(low: float, high: float, kind: str, step: int) -> list[datetime.date]:
