@@ -62,6 +62,10 @@ CARD = TableCard(
         Column(name="gone", kind="date", after="born", bounds=(1, 400), bins=5, zero=True, format="%d/%m/%Y"),
         Column(name="grade", kind="category", values=("a", "b"), only=(("asleep", "True", "b"),)),
         Column(name="note", kind="category", values=("x", "y"), missing=True, missing_with="awake"),
+        Column(name="rung", kind="duration", bounds=("00:00", "47:30"), format="%H:%M", bins=9),
+        Column(name="meal", kind="duration", bounds=("7:00:00", "20:00:00"), format="%I:%M %p", step=900),
+        Column(name="nights", kind="duration", bounds=("0 days", "30 days"), step=86_400),
+        Column(name="began", kind="datetime", bounds=("2020-01-01", "2020-03-01"), step=3_600, bins=50),
     ),
     declared_size=1_000,
     label="ill",
@@ -97,7 +101,7 @@ REST = [(column,) for column in range(7, len(CARD.columns))]
 
 def random_field() -> MarkovField:
     """Cliques of one, two and three columns with random probabilities, and two columns with merged values."""
-    stream = torch.Generator().manual_seed(3)
+    stream = torch.Generator().manual_seed(4)
     net = MarkovField(CARD.domain, CARD.label_index)
     maps = [torch.arange(size) for size in CARD.domain]
     maps[1], maps[4] = maps[1].clamp(min=3) - 3, (maps[4] - 1).clamp(min=0)
@@ -150,6 +154,7 @@ def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path,
     assert all(part in written for part in (";s1\n", ";s2\n", ";s3\n")) and ";none\n" not in written
     forms = (r"-€ \d\.\d{3},\d\d", r"\d'\d{3}", "(True|False|);(True|False|other|)", r"02\.01\.20 \d\d:\d\d")
     forms += (r"2020-01-02 00:00:\d\d\.\d\d", r"\d days \d\d:\d\d:\d\d", r"0 days \d\d:\d\d:\d\d\.\d{3}")
+    forms += (r"[0-4]\d:[0-5]\d;(0[789]|1[0-2]|0[1-8]):(00|15|30|45) [AP]M;\d+ days;2020-0\d-\d\d \d\d:00:00",)
     for form in forms:
         assert re.search(f";{form};", written), form
 
@@ -170,7 +175,8 @@ print(release.sample(0))
         "'born': 'datetime64[D]', 'seen': 'datetime64[D]', 'rooms': 'float64', 'pay': 'float64', 'paid': 'int64', "
         "'asleep': 'bool', 'awake': 'object', 'alive': 'object', 'came': 'datetime64[s]', 'went': 'datetime64[us]', "
         "'left': 'object', 'stay': 'timedelta64[s]', 'wait': 'timedelta64[us]', 'gone': 'datetime64[D]', "
-        "'grade': 'object', 'note': 'object', 'row': 'int64', 'told': 'object', "
+        "'grade': 'object', 'note': 'object', 'rung': 'timedelta64[s]', 'meal': 'timedelta64[s]', "
+        "'nights': 'timedelta64[s]', 'began': 'datetime64[s]', 'row': 'int64', 'told': 'object', "
         "'era': 'object', 'eyes': 'object', 'part': 'object', 'care': 'object', 'both': 'float64', 'age': 'float64', "
         "'again': 'datetime64[s]', 'sort': 'object'}",
         "1 True",

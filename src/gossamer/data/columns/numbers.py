@@ -10,7 +10,6 @@ from gossamer.data.columns.texts import matching, parsed, word_number
 from gossamer.lazy import pa, pc
 
 _EXAMPLE = re.compile(r"([^\d()+-]*)1([.,'’ \u00a0\u202f]?)234(?:([.,])(\d+))?([^\d()+-]*)")
-_NEGATIVE = r"^\s*([^\d()]*)\(([^()]*\d[^()]*)\)\s*$"
 _ALIKE = ("'’", " \u00a0\u202f")
 """Signs that stand for one another: keyboards have the first, typesetters the others."""
 
@@ -60,8 +59,7 @@ class Form:
 
         texts: strings [n].
         """
-        texts = pc.replace_substring_regex(texts, _NEGATIVE, r"-\1\2")
-        return parsed(texts, lambda clean: _cast(clean, self), word_number)
+        return parsed(_with_minus(texts), lambda clean: _cast(clean, self), word_number)
 
     def write(self, numbers: Iterable[float]) -> list[str]:
         """Numbers as text."""
@@ -75,6 +73,11 @@ class Form:
         minus = "-" * (number < 0 and any(sign in text for sign in "123456789"))
         signs = str.maketrans({",": self.thousands, ".": self.decimal})
         return f"{minus}{self.before}{text.translate(signs)}{self.after}"
+
+
+def _with_minus(texts: "pa.Array") -> "pa.Array":
+    """Texts with a minus in place of parentheses."""
+    return pc.replace_substring_regex(texts, r"^\s*([^\d()]*)\(([^()]*\d[^()]*)\)\s*$", r"-\1\2")
 
 
 def _cast(texts: "pa.Array", form: Form) -> "pa.Array":
