@@ -10,8 +10,8 @@ import numpy as np
 
 from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, nearly_constant
-from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.records import Records, absent, uneven
+from gossamer.data.pixels.to_uint8 import MADE_COLOUR, SCALED
+from gossamer.data.records import Records, absent, at_once, uneven
 from gossamer.data.source import Data, Reading
 from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.sources.pictures.picture_folders import Listing
@@ -36,6 +36,10 @@ _HEADER = """\
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
+_STORED_IN_COLOUR = (
+    "The pictures are stored in colour, and all are grey. So the draft has 1 as the first number of shape. Write 3 if colours "
+    "may occur."
+)
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
@@ -92,6 +96,9 @@ def draft_text(
     if wanted is not None and (looked.sizes or len(wanted) == 3):
         form = (looked.channels, *wanted)[-3:]
     records = read(data, replace(how, shape=form), sink=sink)
+    of_colours = [*_of_colours(looked.colours)]
+    if len(wanted or ()) < 3 and records.shape[0] == 3 and _are_grey(records.images):
+        records, of_colours = replace(records, images=records.images[:, :1]), [_STORED_IN_COLOUR]
     declared = None if wanted is None else (records.shape[0], *wanted)[-3:]
     has_units = records.units is not None
     text = draft(
@@ -100,8 +107,8 @@ def draft_text(
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
     hints = [
-        *records.notes,
-        *_of_colours(looked.colours),
+        *(note for note in records.notes if (note, of_colours) != (MADE_COLOUR, [_STORED_IN_COLOUR])),
+        *of_colours,
         *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared),
     ]
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
@@ -235,6 +242,12 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
         yield CROWDED
     elif nearly_constant(records):
         yield NEARLY_CONSTANT
+
+
+def _are_grey(images: np.ndarray) -> bool:
+    """Whether pictures in colour are grey, but for what JPEG rounds. images: uint8 [N, 3, H, W]"""
+    step = at_once(images.shape[1:], _MANY)
+    return all(int(np.ptp(images[at : at + step], axis=1).max()) <= 3 for at in range(0, len(images), step))
 
 
 def _of_colours(colours: Counter[bool]) -> Iterator[str]:

@@ -95,6 +95,28 @@ def test_pictures_of_one_usual_size_keep_it(gossamer: Run, tmp_path: Path, name:
     assert "become" not in answer.err
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P"])
+def test_grey_pictures_that_are_stored_in_colour_are_grey(gossamer: Run, tmp_path: Path, mode: str) -> None:
+    """As scans are that a program has saved as RGB. One grey file is beside them, and one picture in colour decides."""
+    draw = np.random.default_rng(3)
+    for number in range(12):
+        path = tmp_path / "scans" / "ab"[number % 2] / f"{number}.{'png' if number % 3 else 'webp'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        grey = Image.fromarray(draw.integers(0, 256, (28, 28), dtype=np.uint8))
+        (grey.convert(mode) if number else grey).save(path)
+    answer = gossamer("card", tmp_path / "scans")
+    assert answer.status == 0, answer.err
+    card = DataCard.loads(answer.out)
+    assert card.shape == (1, 28, 28)
+    assert "The pictures are stored in colour, and all are grey. So the draft has 1 as the first number" in answer.err
+    assert "three equal colours" not in answer.err and "are in colour, and the others" not in answer.err
+    assert DataCard.loads(gossamer("card", tmp_path / "scans", "--shape", "3x28x28").out).shape == (3, 28, 28)
+    grey = read(str(tmp_path / "scans"), card.reading).images
+    assert grey.shape == (12, 1, 28, 28) and grey.std() > 70
+    Image.new("RGB", (28, 28), (200, 180, 180)).save(tmp_path / "scans" / "a" / "red.png")
+    assert DataCard.loads(gossamer("card", tmp_path / "scans").out).shape == (3, 28, 28)
+
+
 def test_a_draft_is_a_private_file(gossamer: Run, tmp_path: Path) -> None:
     """It holds measured values: of a table the smallest and largest of each number, and texts, as comments."""
     (tmp_path / "people.csv").write_text("age,town\n" + "".join(f"{n % 50},Ulm\n{n % 40},Bonn\n" for n in range(60)))
