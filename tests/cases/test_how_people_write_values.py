@@ -158,3 +158,14 @@ def test_german_money_keeps_its_points_and_commas(tell):
         assert all(re.fullmatch(r"\d{1,3}(\.\d{3})*", text) for text in told.samples["stueck"])
     assert "1.234" in told.about("stueck") or "1234" in told.about("stueck"), "both readings are asked"
     assert all(re.fullmatch(r"\d{1,3}(\.\d{3})*,\d\d", text) for text in told.samples["betrag"])
+
+
+def test_amounts_in_hundreds_stay_amounts_in_hundreds(tell):
+    """Loans and salaries are. Of years and ages, which have no step, nothing is said."""
+    draw = np.random.default_rng(100)
+    salaries = (draw.lognormal(10.5, 0.4, 2_000) // 100 * 100).astype(int)
+    told = tell(pd.DataFrame({"salary": salaries, "age": draw.integers(18, 90, 2_000)}))
+    assert told.columns["salary"]["step"] == 100 and "step" not in told.columns["age"]
+    assert "All are multiples of 100, and so are samples." in told.about("salary")
+    made = told.samples["salary"].astype(int)
+    assert (made % 100 == 0).all() and abs(np.median(made) / np.median(salaries) - 1) < 0.1

@@ -112,7 +112,12 @@ class Column(Declared):
         'day, such as "%H:%M"',
         of=["boolean", *_OF_SIZES, *_OF_DATES],
     )
-    step: int = fact(1, "seconds that times are multiples of, such as 60 or 86400", high=times.DAY, of=_OF_SECONDS)
+    step: int = fact(
+        1,
+        "what all values are multiples of; of times and durations in seconds",
+        high=_LARGEST,
+        of=["integer", *_OF_SECONDS],
+    )
     zone: str = fact(
         "",
         'the time zone, such as "Europe/Berlin": times with an offset are turned into it, others are in it; "": UTC',
@@ -419,6 +424,8 @@ class Column(Declared):
         if not is_whole(value) and not (self.axis == "number" and isinstance(value, float) and math.isfinite(value)):
             raise self.wrong(key, f"it must hold {'whole numbers' if self.axis == 'integer' else 'finite numbers'}")
         assert isinstance(value, int | float)
+        if self.step > 1 and (value % self.step or self.clock):
+            raise self.wrong(key, "it must hold multiples of step. Of a clock there is no step")
         self._check_size(key, value * 10 ** (self.decimals or 0))
         return value
 

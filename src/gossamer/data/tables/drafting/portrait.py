@@ -90,7 +90,7 @@ class Candidate:
         spread: of the cells that fit, as numbers or in seconds.
         odd: the other cells.
         zone: of dates, see `read_datetimes`.
-        step: microseconds that all dates or durations are multiples of.
+        step: what all whole numbers are multiples of, or dates and durations in microseconds. 1: nothing.
     """
 
     kind: Kind
@@ -137,9 +137,10 @@ class Candidate:
         """Add different values, see `Odd`."""
         numbers, fits = self.read(values)
         self.spread.add(numbers[fits], counts[fits])
-        if self.kind in ("date", "duration"):
-            micros = np.rint(numbers[fits] * 10**6).astype(np.int64)
-            self.step = int(np.gcd.reduce(micros, initial=self.step))
+        if self.kind != "boolean" and fits.any():
+            whole = numbers[fits] * (1 if self.kind == "number" else 10**6)
+            odd = self.kind == "number" and (not self.spread.is_whole or self.spread.is_beyond)
+            self.step = 1 if odd else int(np.gcd.reduce(np.rint(whole).astype(np.int64), initial=self.step))
         if not fits.all():
             self.odd.add(values.filter(pa.array(~fits)), counts[~fits], rows[~fits])
 

@@ -42,7 +42,12 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best, form)
     elif digits and digits == spread.digits:
         proposal.facts["decimals"] = digits
-    _add_bins(proposal, seen, spread)
+    many = seen.cells >= FEWEST and (not seen.is_exact or len(seen.counts) > FEW)
+    step = best.step if many and spread.is_whole and not spread.is_clock else 1
+    if step > 1:
+        proposal.facts["step"] = step
+        proposal.say(f"All are multiples of {step:,}, and so are samples. If that is by chance, leave step out.")
+    _add_bins(proposal, seen, spread, step)
     if spread.is_clock:
         proposal.measured["clock"] = True
         proposal.say("The last two digits are below 60, as of times such as 1545. If it is no clock, leave clock out.")
@@ -61,7 +66,7 @@ def _ask_separators(proposal: Proposal, seen: Portrait, best: Candidate, form: F
         proposal.choices.append(f"bounds = {toml([float(found.spread.lowest[0]), float(found.spread.highest[-1])])}")
 
 
-def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
+def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread, least: int) -> None:
     """Bounds, values with a code of their own, and how the bins grow."""
     facts, say, exact = proposal.facts, proposal.say, int if spread.is_whole else float
     special, low, high = _take_apart(spread, text_of)
@@ -71,7 +76,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
         say(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
     many = not seen.is_exact or len(seen.counts) > FEW
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
-        zeros, step = spread.count_of(0) / spread.cells, 10.0**-spread.digits
+        zeros, step = spread.count_of(0) / spread.cells, least * 10.0**-spread.digits
         is_peak = zeros >= _PEAK and spread.has_peak(0)
         above = [each for each in low if each]
         if zeros >= _ZEROS or is_peak or (low[0] == 0 and "log" in fine_bins(above[0], high[-1], step)):
@@ -79,7 +84,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
         facts |= fine_bins(low[0], high[-1], step)
-    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
+    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + least)]
 
 
 def _percent(share: float) -> str:
