@@ -221,20 +221,8 @@ def test_a_card_survives_its_own_text() -> None:
 
 def test_codes_of_a_time_after_another_are_those_of_its_part() -> None:
     """Times of whole minutes, by their format: so are their differences, and the distances of rows."""
-    text = """
-declared_size = 4
-unit = "patient"
-[table.patients]
-key = "id"
-[[table.patients.column]]
-name = "sex"
-kind = "category"
-values = ["f", "m"]
-[table.visits]
-parent = "patients"
-parent_key = "who"
-order = "came"
-max_rows = 3
+    begin = TEXT[: TEXT.index("[[table.visits.column]]")].replace('order = "day"', 'order = "came"')
+    text = f"""{begin}
 [[table.visits.column]]
 name = "came"
 kind = "datetime"
