@@ -96,9 +96,10 @@ def draft_text(
     if wanted is not None and (looked.sizes or len(wanted) == 3):
         form = (looked.channels, *wanted)[-3:]
     records = read(data, replace(how, shape=form), sink=sink)
-    of_colours = [*_of_colours(looked.colours)]
+    hints = [*records.notes, *_of_colours(looked.colours)]
     if len(wanted or ()) < 3 and records.shape[0] == 3 and _are_grey(records.images):
-        records, of_colours = replace(records, images=records.images[:, :1]), [_STORED_IN_COLOUR]
+        records = replace(records, images=records.images[:, :1])
+        hints = [_STORED_IN_COLOUR, *(note for note in records.notes if note != MADE_COLOUR)]
     declared = None if wanted is None else (records.shape[0], *wanted)[-3:]
     has_units = records.units is not None
     text = draft(
@@ -106,11 +107,7 @@ def draft_text(
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
-    hints = [
-        *(note for note in records.notes if (note, of_colours) != (MADE_COLOUR, [_STORED_IN_COLOUR])),
-        *of_colours,
-        *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared),
-    ]
+    hints += remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 

@@ -345,6 +345,21 @@ def test_a_text_beside_numbers_in_single_precision_changes_no_bin() -> None:
     assert found == [[0, 1, 0]] * 3
 
 
+def test_one_row_of_64_bits_changes_no_bin_of_others_of_32_bits() -> None:
+    """pandas makes 64 bits of all, and 0.7 becomes 0.699999988079071. Large whole numbers stay what they are."""
+    tenths = Column(name="x", kind="number", bounds=(0.0, 0.9), decimals=1, bins=10)
+    few = Column(name="y", kind="category", values=("0.1", "0.7"), numbers=True)
+    whole = Column(name="z", kind="integer", bounds=(123_456_789, 123_456_795))
+    card = TableCard(columns=(tenths, few, whole), declared_size=9)
+    rows = {"x": [0.7, 0.3, 0.6, 0.5], "y": [0.1, 0.7, 0.7, 0.1], "z": [123_456_792.0] * 4}
+    single = pd.DataFrame(rows, dtype="float32")
+    beside = pd.concat([single, pd.DataFrame({name: values[:1] for name, values in rows.items()})])
+    assert {*map(str, beside.dtypes)} == {"float64"}
+    expected = [[7, 0, 3], [3, 1, 3], [6, 1, 3], [5, 0, 3]]
+    assert read_table(single, card).codes.tolist() == expected
+    assert read_table(beside, card).codes.tolist() == [*expected, expected[0]]
+
+
 def test_a_post_code_that_is_no_number_moves_no_count_by_more_than_one(tmp_path: Path) -> None:
     """500 rows, read by pandas with and without one Canadian code: all 500 became `other`."""
     codes = [f"{1000 + at % 10:05}" for at in range(500)]

@@ -111,6 +111,7 @@ class _Categories:
     """
 
     def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
+        self._guessed = guessed
         self._codes = {value: code for code, value in enumerate(column.values)}
         self._missing = _MISSING if column.missing_code is None else column.missing_code
         declared = {**dict.fromkeys(column.missing_words, self._missing), **self._codes}
@@ -131,6 +132,7 @@ class _Categories:
 
     def codes(self, cells: "pa.Array", _: np.ndarray | None = None) -> np.ndarray:
         """int32 [n]"""
+        cells = widened(cells, guessed=self._guessed)
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
         return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
@@ -161,6 +163,7 @@ class _Numbers:
     def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
         kind = "number" if column.kind == "integer" else column.kind
         form = column.form(decimal)
+        self._guessed = guessed
         self._column, self._form = column, form if column.format else replace(form, thousands="." * (decimal == ","))
         self._types, self._of_type = _OF_TYPES[kind]
         self._parse = _PARSERS[kind](column, self._form)
@@ -188,7 +191,7 @@ class _Numbers:
 
     def _parsed(self, cells: "pa.Array", base: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Positions or differences, float64 [n], and faults, int32 [n], 0 where there is none."""
-        column = self._column
+        column, cells = self._column, widened(cells, guessed=self._guessed)
         if _is_of(cells.type, self._types):
             numbers = self._of_type(cells, column)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
@@ -259,7 +262,7 @@ def _floats(cells: "pa.Array", _: Column) -> np.ndarray:
     """Numbers as float64 [n], NaN where there is none."""
     if pa.types.is_decimal(cells.type):
         cells = cells.cast(pa.string())  # a cast to numbers rounds twice
-    return np.array(widened(cells).cast(pa.float64(), safe=False))
+    return np.array(cells.cast(pa.float64(), safe=False))
 
 
 Parse: TypeAlias = "Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]"

@@ -31,9 +31,18 @@ def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
         yield rows, array.field(at).take(pa.array(offsets[rows]))
 
 
-def widened(cells: "pa.Array") -> "pa.Array":
-    """Floating-point numbers of 32 bits as those of 64 bits that are written alike: 0.1, and not 0.10000000149011612."""
-    return cells.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(cells.type) else cells
+def widened(cells: "pa.Array", *, guessed: bool = False) -> "pa.Array":
+    """Fractions of 32 bits as those of 64 bits that are written alike: 0.1, and not 0.10000000149011612.
+
+    guessed: whether a program may have chosen the type, from all rows. Then those among 64 bits that have only 32 count, too.
+    """
+    if not pa.types.is_float32(cells.type) and not (guessed and pa.types.is_float64(cells.type)):
+        return cells
+    exact = cells.cast(pa.float64())
+    numbers = np.asarray(pc.fill_null(exact, np.nan))
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = (numbers.astype(np.float32) == numbers) & (numbers % 1 != 0) & np.isfinite(numbers)
+    return pc.if_else(pa.array(short), exact.cast(pa.float32()).cast(pa.string()).cast(pa.float64()), exact)
 
 
 def texts_of(cells: "pa.Array") -> "pa.Array":
