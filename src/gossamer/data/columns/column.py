@@ -9,9 +9,10 @@ import itertools
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ from gossamer.data.columns.boolean import VALUES as BOOLEANS
 from gossamer.data.columns.numbers import Form
 from gossamer.data.units import number_of
 from gossamer.errors import CardError
+from gossamer.lazy import pa
 
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "duration"]
 Outside = Literal["refuse", "clip", "other"]
@@ -261,7 +263,7 @@ class Column(Declared):
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
         A bin includes its lower edge only, and the last bin ends just beyond the largest value. Values on a grid have edges on
-        it. Where there are fewer of them than bins, each has a bin of its own, but for zero and the special ones.
+        it. Where there are fewer of them than bins, each has a bin of its own, but for those that are `skipped`.
         """
         cuts = np.array([position(end) for end in self.edges or self.bounds])
         space = np.geomspace if self.log else np.linspace
@@ -274,7 +276,7 @@ class Column(Declared):
         count = min(self.bins, max(1, round(beyond - first)))
         steps = np.unique(np.floor(space(first, beyond, count + 1)[:-1].round(6)))
         cuts = np.array([cuts[0], *self.from_steps(steps[1:]), cuts[1]])
-        kept = ~np.isin(cuts, self.apart) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
+        kept = ~np.isin(cuts, self.skipped) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
         return cuts[kept] if kept[:-1].any() else cuts
 
     def beyond(self, value: float) -> float:
@@ -299,6 +301,20 @@ class Column(Declared):
     def apart(self) -> tuple[float, ...]:
         """Zero and the special values, in the order of their codes."""
         return (*([0.0] if self.zero else []), *map(position, self.special))
+
+    @cached_property
+    def skipped(self) -> list[float]:
+        """Values that no bin gives: zero, the special ones, and those on the grid that are read as missing."""
+        found = {*self.apart}
+        for form in map(self.form, ".," * bool(self.missing_words and self.grid and not self.after)):
+            absent = self.absent(form)
+            found |= {*absent[absent == self.from_steps(np.rint(self.to_steps(absent)))].tolist()}
+        return sorted(found)
+
+    def absent(self, form: Form) -> np.ndarray:
+        """The values among the words for missing. float64 [m]"""
+        numbers, fits = PARSERS[self.kind](self, form)(pa.array(self.missing_words, pa.string()))
+        return np.asarray(numbers[fits])
 
     @property
     def other_code(self) -> int | None:
@@ -368,7 +384,8 @@ class Column(Declared):
         if not all(words):
             raise self.wrong("missing_words", "each must be a line of text in quotes, without space around it")
         small = {word.casefold() for word in words}
-        if len(small) < len(words) or small & {value.casefold() for value in self.values}:
+        declared = {str(value).casefold() for value in (*self.values, *self.special, *[0] * self.zero)}
+        if len(small) < len(words) or small & declared:
             raise self.wrong("missing_words", "no two may be the same, and none may be a declared value")
 
     def _check_only(self) -> None:
@@ -466,7 +483,7 @@ class Column(Declared):
             number = int(np.flatnonzero(empty)[0])
             raise self.wrong(
                 key,
-                f"bin {number} (counted from 0) holds no value besides zero and the special ones: "
+                f"bin {number} (counted from 0) holds no value besides zero, special and missing ones: "
                 "take wider bins, or begin above zero",
             )
 
@@ -497,11 +514,10 @@ class Column(Declared):
 
     @cached_property
     def grid_counts(self) -> np.ndarray:
-        """How many values each bin has, without zero and the special values. int64 [bins]"""
-        (first, beyond), counts = self.grid_ends, np.subtract(*reversed(self.grid_ends))
-        for value in map(self.to_steps, self.apart):
-            counts = counts - ((first <= value) & (value < beyond))
-        return np.asarray(counts)
+        """How many values each bin has, without those that are `skipped`. int64 [bins]"""
+        first, beyond = self.grid_ends
+        steps = self.to_steps(np.array(self.skipped))[:, None]
+        return np.asarray(beyond - first - ((first <= steps) & (steps < beyond)).sum(0))
 
 
 document(Column)
@@ -537,6 +553,15 @@ WRITTEN = {
     "duration": 'durations as "2 days 03:00:00"',
 }
 """What the bounds of each kind are, besides numbers."""
+PARSERS: dict[str, Callable[[Column, Form], Any]] = {
+    **dict.fromkeys(_OF_NUMBERS, lambda _, form: form.read),
+    "date": lambda column, _: partial(times.read_dates, form=column.format, zone=column.zone),
+    "datetime": lambda column, _: partial(
+        times.read_datetimes, form=column.format, zone=column.zone, decimals=column.decimals or 0
+    ),
+    "duration": lambda column, _: partial(durations.read_durations, form=column.format, decimals=column.decimals or 0),
+}
+"""From texts to positions and which texts have one, of each kind."""
 _FORMATS = {
     "date": 'it must be text with day, month and year, such as "%d.%m.%Y"',
     "datetime": 'it must be text with day, month, year and hours, such as "%d.%m.%Y %H:%M"',
@@ -557,9 +582,5 @@ def is_numbered(names: Iterable[str]) -> bool:
 
 def same_name(names: Sequence[str]) -> str:
     """A name that occurs twice; empty: none does. How an accent is composed does not count."""
-    seen: set[str] = set()
-    for name in names:
-        if (one := unicodedata.normalize("NFC", name)) in seen:
-            return name
-        seen.add(one)
-    return ""
+    composed = [unicodedata.normalize("NFC", name) for name in names]
+    return next((name for name, count in Counter(composed).items() if count > 1), "")

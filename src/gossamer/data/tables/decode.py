@@ -163,10 +163,6 @@ def _is_there(value: Any) -> bool:
     return not (value is None or isinstance(value, str) or (isinstance(value, float) and math.isnan(value)))
 
 
-def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
-    return [times.text(value, column.format, column.decimals) for value in values]
-
-
 def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
     written = dict(zip(column.known.tolist(), column.values, strict=True))
     return [written[value] for value in values]
@@ -176,7 +172,10 @@ _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
     "boolean": lambda values, column, _: [boolean.text(value, column.format) for value in values],
     "category": _written_values,
     **dict.fromkeys(["integer", "number"], lambda values, column, decimal: column.form(decimal).write(values)),
-    **dict.fromkeys(["date", "datetime"], _written_times),
+    **dict.fromkeys(
+        ["date", "datetime"],
+        lambda values, column, _: [times.text(value, column.format, column.decimals) for value in values],
+    ),
     "duration": lambda values, column, _: [
         durations.text(value, column.decimals, column.format, column.unit) for value in values
     ],
@@ -220,7 +219,7 @@ def _numbers(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarr
 
 
 def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """A number in each bin, float64 [n], besides zero and the special values. bins: int [n]."""
+    """A number in each bin, float64 [n], besides those that are `skipped`. bins: int [n]."""
     low, high = column.cuts[bins], column.cuts[bins + 1]
     numbers = low * (high / low) ** uniform if column.log else low + uniform * (high - low)
     if column.grid is None:
@@ -229,7 +228,7 @@ def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarra
     counts = column.grid_counts[bins]
     steps = column.to_steps(numbers) - first if column.log else uniform * counts
     steps = first + np.clip(np.floor(steps), 0, counts - 1).astype(np.int64)
-    for value in map(column.to_steps, sorted(column.apart)):
+    for value in map(column.to_steps, column.skipped):
         steps += (first <= value) & (value < beyond) & (value <= steps)
     return np.asarray(column.from_steps(steps))
 
