@@ -157,7 +157,7 @@ def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "the file is empty"),
+        (b"", "the file or its first line is empty"),
         (b"picture,unit\n", "a column of pictures .file_name. and a column unit, and it names picture, unit"),
         (b"name,unit\n\xff,a\n", "row 0 .*: there is no such picture"),
         (b'name,unit\n"0/a.png,ann\n', "no sound CSV: a quote"),

@@ -111,8 +111,8 @@ def test_columns_that_the_card_does_not_name_are_counted_and_never_named(tmp_pat
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "the file is empty"),
-        ("\n\n", "the file is empty"),
+        ("", "the file or its first line is empty"),
+        ("\n\n", "the file or its first line is empty"),
         ("age,city,dose\n", "holds no rows"),
         (f"31,Bonn,{SECRET}\n8,Bonn,2\n", "look like numbers or dates, by position from 1: 1. If the first line is a row"),
         (f"age,city,Dose,{SECRET}\n1,Bonn,2,3\n", "no column 'dose': upper and lower case"),

@@ -173,7 +173,12 @@ def test_cells_that_do_not_fit_are_named_by_their_rows(tmp_path):
 def test_a_few_words_beside_many_numbers_are_words_for_missing(tmp_path):
     """30 % of cells are two signs, or 10 % one word. Before, nearly all cells had to be numbers: 280 values were listed."""
     numbers = [f"{v:.1f}" for v in RANDOM.normal(50, 9, N)]
-    for words, share in ((("-", "."), 0.3), (("Refused", "refused"), 0.1)):
+    for words, share in (
+        (("-", "."), 0.3),
+        (("k.A.", "n. b."), 0.4),
+        (("Not done", "refused"), 0.3),
+        (("declined", "lost"), 0.1),
+    ):
         cells = [RANDOM.choice(words) if RANDOM.random() < share else number for number in numbers]
         columns, text, *_ = drafted(tmp_path, cells)
         assert (columns["x"].kind, columns["x"].missing, columns["x"].decimals) == ("number", True, 1)

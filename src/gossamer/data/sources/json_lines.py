@@ -23,7 +23,7 @@ def open_json_lines(path: Path) -> Relation:
     """
     keys = [*next(_objects(path), {})]
     if not keys:
-        raise DataError(f"{path}: the file is empty, or its first line is. Write one object of JSON into each line.")
+        raise DataError(f"{path}: the file or its first line is empty. Write one object of JSON into each line.")
     notes: set[str] = set()
     relation = from_rows(keys, lambda: ([row.get(key) for key in keys] for row in _objects(path, keys, notes)))
     relation.notes = notes

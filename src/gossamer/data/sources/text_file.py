@@ -63,7 +63,7 @@ def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None =
     file.skipped = int(marked[:4] == "sep=" and len(marked) == 5)
     lines = lines[file.skipped :]
     if not lines or not lines[0].strip():
-        raise DataError(f"{path}: the file is empty, or its first line is: the first line must name the columns")
+        raise DataError(f"{path}: the file or its first line is empty. The first line must name the columns")
     marks = marked[4] if file.skipped else _DELIMITERS if header is not False else _of_rows(path, decimal)
     heads = {mark: _cells(lines[0], mark) for mark in marks}
     cleaned = {mark: clean_names(heads[mark]) for mark in marks}

@@ -170,7 +170,7 @@ def paragraph(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        return f"{error.format_message().rstrip()}{hint}", 2
+        return f"{error.format_message().rstrip('. ')}.{hint}", 2
     if isinstance(error, GossamerError):
         return spoken(str(error)), 2 if isinstance(error, RequestError) else 1
     if is_full(error):

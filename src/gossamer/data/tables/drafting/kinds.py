@@ -120,9 +120,10 @@ def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposa
     may_be = {word for word in seen.words if word.casefold() in _VALUES}
     kept = may_be - habits.words if best is None else set()
     listed = sorted((text for text in {*seen.counts, *kept} if is_text(text)), key=_in_order)
+    proposal = Proposal({"name": seen.name, "kind": "category"}, {"values": listed})
     if best is not None:
         listed.sort(key=dict(zip(listed, best.read(pa.array(listed))[0].tolist(), strict=True)).__getitem__)
-    proposal = Proposal({"name": seen.name, "kind": "category"}, {"values": listed})
+        proposal.facts["numbers"] = True
     if seen.rows - seen.cells > sum(seen.words[word] for word in kept):
         proposal.facts["missing"] = True
     if kept:
@@ -136,8 +137,6 @@ def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposa
         proposal.say(f'{what}: {others}. They become "{OTHER}".')
     if best is None and (partly := _partly(seen, habits)):
         proposal.say(f"Kept as text: {partly}.")
-    if best is not None:
-        proposal.facts["numbers"] = True
     if best is not None and len(listed) > 1:
         kind = "integer" if best.spread.is_whole else "number"
         proposal.say(

@@ -31,7 +31,11 @@ SHARE = 0.95
 """Share of cells that must fit a kind, so that it is proposed and the others are named."""
 _FEW_WORDS, _MANY = 3, 0.75
 """Different texts at most that all other cells are, so that fewer cells may fit. And how many must, if these texts say much."""
-NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
+NOTHING = re.compile(
+    r"(?i)\W+|unknown|missing|refused|pending|no data|not (available|known|done|asked|tested)|"
+    r"unbekannt|keine angabe|nicht bekannt|k\. ?a\.|n\. ?[abd]\."
+)
+"""Words that say that there is no value."""
 FEWEST = 20
 """Cells from which some may not fit, and from which a column whose cells all differ looks like an identifier."""
 
