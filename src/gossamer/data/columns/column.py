@@ -163,8 +163,9 @@ class Column(Declared):
             self._check_format()
             for key in ("bounds", "edges", "special"):
                 object.__setattr__(self, key, tuple(self._bound(key, value) for value in getattr(self, key)))
-            self._check_numbers()
         self._check_missing_words()
+        if self.kind in _OF_BINS:
+            self._check_numbers()
         self._check_only()
         if self.size > MOST_CODES:
             raise CardError(
@@ -384,7 +385,7 @@ class Column(Declared):
         if not all(words):
             raise self.wrong("missing_words", "each must be a line of text in quotes, without space around it")
         small = {word.casefold() for word in words}
-        declared = {str(value).casefold() for value in (*self.values, *self.special, *[0] * self.zero)}
+        declared = {str(each).casefold() for each in (*self.values, *self.special, *[0] * self.zero)}
         if len(small) < len(words) or small & declared:
             raise self.wrong("missing_words", "no two may be the same, and none may be a declared value")
 
@@ -483,7 +484,7 @@ class Column(Declared):
             number = int(np.flatnonzero(empty)[0])
             raise self.wrong(
                 key,
-                f"bin {number} (counted from 0) holds no value besides zero, special and missing ones: "
+                f"bin {number} (counted from 0) holds no value besides zero, special or missing: "
                 "take wider bins, or begin above zero",
             )
 

@@ -174,7 +174,7 @@ _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
     **dict.fromkeys(["integer", "number"], lambda values, column, decimal: column.form(decimal).write(values)),
     **dict.fromkeys(
         ["date", "datetime"],
-        lambda values, column, _: [times.text(value, column.format, column.decimals) for value in values],
+        lambda values, column, _: [times.text(each, column.format, column.decimals) for each in values],
     ),
     "duration": lambda values, column, _: [
         durations.text(value, column.decimals, column.format, column.unit) for value in values
