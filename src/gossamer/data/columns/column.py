@@ -484,7 +484,7 @@ class Column(Declared):
             number = int(np.flatnonzero(empty)[0])
             raise self.wrong(
                 key,
-                f"bin {number} (counted from 0) holds no value besides zero, special or missing: "
+                f"bin {number} (counted from 0) holds only zero, special or missing values: "
                 "take wider bins, or begin above zero",
             )
 
