@@ -734,12 +734,12 @@ def test_the_epsilon_of_every_packaged_row_is_what_plan_says(table: Table, cell:
         assert request.promise.epsilon == pytest.approx(cell.how.costs, rel=1e-3)
 
 
-def test_all_tables_together_take_fourteen_hours_at_most_on_a_laptop() -> None:
+def test_all_tables_together_take_fifteen_hours_at_most_on_a_laptop() -> None:
     minutes = {
         each.name: each.how.minutes for table in tables.tables().values() for each in table.cells("laptop")
     }  # a cell that two tables have is run once
     once = sum(table.once["laptop"] for table in tables.tables().values() if "laptop" in table.once)
-    assert (sum(minutes.values()) + once) / 2 <= 14 * 60  # minutes of one thread, of two processes
+    assert (sum(minutes.values()) + once) / 2 <= 15 * 60  # minutes of one thread, of two processes
 
 
 def test_every_data_set_has_a_name_of_its_own() -> None:
