@@ -137,11 +137,13 @@ def main() -> None:
     features = ClassifierFeatures.train(train.images, train.labels, classes=card.classes, seed=0)
     file = asked.out / "figures.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    given = {"data": Source(asked.data, public_test_data=True), "card": card, "delta": 1e-5, **settings}
+    delta = {"delta": 1e-5} if "epsilon" in settings else {}
+    given = {"data": Source(asked.data, public_test_data=True), "card": card, **delta, **settings}
     done, began = max((each["step"] for each in lines), default=0), time.monotonic()
     for step, generator in generators(asked.method, asked.out / "RUN", asked.steps, done, given):
-        if step <= done:
+        if step <= done:  # the run was stopped at its last step
             continue
+        done = step
         figures = judged(generator, train, test, features, asked.out / f"step-{step}.png")
         lines.append({"method": asked.method, "settings": settings, "step": step, "figures": figures})
         file.write_text("".join(json.dumps(each) + "\n" for each in lines))
