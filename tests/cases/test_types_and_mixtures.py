@@ -218,9 +218,7 @@ def test_a_draft_of_mixtures_is_read(source, rows, tmp_path):
     columns = {f"c{at}x": mixture(draw, pool, rows) for at in range(40)}
     card, text = accepted(write(columns, tmp_path))
     assert {column.name for column in card.written} | {name for name, _ in card.drop} == {*columns}
-    assert "the smaller first" not in text and "holds only" not in text, (
-        "a reason is one of the data, not of the draft"
-    )
+    assert "the smaller first" not in text and "holds only" not in text, "a reason is one of the data, not of the draft"
 
 
 def test_numbers_of_32_bits_come_out_as_people_read_them(tell, tmp_path):
