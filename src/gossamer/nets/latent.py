@@ -131,12 +131,14 @@ def cosines(shape: tuple[int, ...], axes: int) -> Tensor:
 def _waves(size: int) -> Tensor:
     """Row i is the cosine of i half periods, of length 1. [size, size]"""
     at = (torch.arange(size, dtype=torch.float64) + 0.5) * math.pi / size
-    return _unit(torch.cos(torch.arange(size, dtype=torch.float64)[:, None] * at))
+    rows = torch.cos(torch.arange(size, dtype=torch.float64)[:, None] * at)
+    return _unit(rows)
 
 
 def _opponents() -> Tensor:
     """Mean, red against blue, green against both. [3, 3]"""
-    return _unit(torch.tensor([[1.0, 1, 1], [1, 0, -1], [-1, 2, -1]], dtype=torch.float64))
+    rows = torch.tensor([[1.0, 1, 1], [1, 0, -1], [-1, 2, -1]], dtype=torch.float64)
+    return _unit(rows)
 
 
 def _unit(rows: Tensor) -> Tensor:

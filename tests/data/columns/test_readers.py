@@ -150,12 +150,12 @@ def test_words_for_missing() -> None:
     assert codes(number, pa.array([-999, None])) == [missing] * 2
     assert codes(number, pa.array(["-998", "999"]))[0] != missing
     ages = of("integer", bounds=(0, 120), bins=200, missing_words=("99", "-1", "7.5"))
-    assert ages.plain == 120 and 99 not in ages.cuts, "no sample has an age that would be read as missing"
+    of_ages = TableCard(columns=(ages,), declared_size=9)
+    made = decode(np.arange(ages.plain)[:, None], of_ages, seed=1)["x"]
+    assert made.tolist() == [100 if age == 99 else age for age in range(121)], "no age that would be read as missing"
     few = of("number", bounds=(0, 1), bins=2, decimals=1, missing_words=("0,7", "0.2"))
     made = decode(np.repeat([[0], [1]], 1000, 0), TableCard(columns=(few,), declared_size=9), seed=1)["x"]
     assert {*made.round(6)} == {0.0, 0.1, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9, 1.0}
-    with pytest.raises(CardError, match="none may be a declared value"):
-        of("integer", bounds=(0, 9), special=(-9,), missing_words=("-9",))
     place = of("category", values=("NA", "none", "1", "2"), missing_words=("9", "k.A."))
     assert codes(place, pa.array(["NA", "none", "K.A.", "9", "", "1"])) == [0, 1, 4, 4, 4, 2]
     grade = of("category", values=("1", "2"), missing_words=("9",))
@@ -226,7 +226,7 @@ def columns(draw: Any) -> Column:
     common: dict[str, Any] = {"name": "x", "kind": kind, "missing": draw(st.booleans()), "outside": outside}
     low, width = draw(st.integers(-1000, 1000)), draw(st.integers(50, 10**6))
     if common["missing"]:
-        numbers = (f"{low + 2}", "-9.75", "1800-01-01", "2001-01-03", "2001-01-03 04:00", f"{low + 1}:00:00")
+        numbers = (f"{low + 2 or 1}", "-9.75", "1800-01-01", "2001-01-03", "2001-01-03 04:00", f"{low + 1}:00:00")
         common["missing_words"] = draw(st.sampled_from([(), numbers]))
     if kind == "boolean":
         return Column(**common)
@@ -248,16 +248,16 @@ def columns(draw: Any) -> Column:
     common["format"] = form
     start, hour = datetime.datetime(2001, 1, 1), datetime.timedelta(hours=1)
     ends: dict[str, Any] = {
-        "integer": (low, low + width), "number": (low, low + width / 2), "duration": (low * hour, (low + width % 9999) * hour),
-        "datetime": (start + low * hour, start + (low + width % 9999) * hour),
-        "date": (start.date() + datetime.timedelta(low), start.date() + datetime.timedelta(low + width % 9999)),
+        "integer": (low, low + width), "number": (low, low + width / 2), "duration": (low * hour, (low + 1 + width % 9999) * hour),
+        "datetime": (start + low * hour, start + (low + 1 + width % 9999) * hour),
+        "date": (start.date() + datetime.timedelta(low), start.date() + datetime.timedelta(low + 1 + width % 9999)),
     }  # fmt: skip
     special = {"date": "2050-12-31", "datetime": "2050-12-31T00:00", "duration": "9999 days"}.get(kind, 9_999_999)
     common["special"] = draw(st.sampled_from([(), (special,)]))
     try:
         return Column(**common, bounds=ends[kind])
     except CardError as error:  # a narrow bin may hold nothing
-        assert any(words in str(error) for words in ("holds only", "no two special", "none may be a declared"))
+        assert "holds only" in str(error) or "no two special" in str(error)
         return Column(name="x", kind="duration", bounds=("0:00:00", "9 days"))
 
 
@@ -266,11 +266,13 @@ def columns(draw: Any) -> Column:
 def test_reading_undoes_decoding(column: Column, seed: int, point: Any) -> None:
     card = TableCard(columns=(column,), declared_size=9, decimal=point)
     wanted = np.repeat(np.arange(column.size, dtype=np.int32), 10)
-    values = decode(wanted[:, None], card, seed=seed)["x"]
+    drawn, values = wanted.copy(), decode(wanted[:, None], card, seed=seed)["x"]
     written = pa.array(texts(column, values, decimal=point))
+    if column.grid is not None and not column.values:  # a bin with nothing but words for missing is drawn from another
+        wanted[wanted < column.plain] = column.drawn[1].repeat(10)
     assert codes(column, written, point) == codes(column, cells(values), point) == wanted.tolist()
     assert TableCard.loads(card.dumps()) == card == TableCard.from_dict(card.to_dict())
-    numbers = to_numbers(wanted[:, None], card, seed=seed)[:, 0]
+    numbers = to_numbers(drawn[:, None], card, seed=seed)[:, 0]
     assert np.array_equal(numbers, Reader(column, point).values(written), equal_nan=True)
 
 

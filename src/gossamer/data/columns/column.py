@@ -163,9 +163,8 @@ class Column(Declared):
             self._check_format()
             for key in ("bounds", "edges", "special"):
                 object.__setattr__(self, key, tuple(self._bound(key, value) for value in getattr(self, key)))
-        self._check_missing_words()
-        if self.kind in _OF_BINS:
             self._check_numbers()
+        self._check_missing_words()
         self._check_only()
         if self.size > MOST_CODES:
             raise CardError(
@@ -264,7 +263,7 @@ class Column(Declared):
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
         A bin includes its lower edge only, and the last bin ends just beyond the largest value. Values on a grid have edges on
-        it. Where there are fewer of them than bins, each has a bin of its own, but for those that are `skipped`.
+        it. Where there are fewer of them than bins, each has a bin of its own, but for zero and the special ones.
         """
         cuts = np.array([position(end) for end in self.edges or self.bounds])
         space = np.geomspace if self.log else np.linspace
@@ -277,7 +276,7 @@ class Column(Declared):
         count = min(self.bins, max(1, round(beyond - first)))
         steps = np.unique(np.floor(space(first, beyond, count + 1)[:-1].round(6)))
         cuts = np.array([cuts[0], *self.from_steps(steps[1:]), cuts[1]])
-        kept = ~np.isin(cuts, self.skipped) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
+        kept = ~np.isin(cuts, self.apart) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
         return cuts[kept] if kept[:-1].any() else cuts
 
     def beyond(self, value: float) -> float:
@@ -308,14 +307,10 @@ class Column(Declared):
         """Values that no bin gives: zero, the special ones, and those on the grid that are read as missing."""
         found = {*self.apart}
         for form in map(self.form, ".," * bool(self.missing_words and self.grid and not self.after)):
-            absent = self.absent(form)
-            found |= {*absent[absent == self.from_steps(np.rint(self.to_steps(absent)))].tolist()}
+            numbers, fits = PARSERS[self.kind](self, form)(pa.array(self.missing_words, pa.string()))
+            fits &= numbers == self.from_steps(np.rint(self.to_steps(numbers)))
+            found |= {*numbers[fits].tolist()}
         return sorted(found)
-
-    def absent(self, form: Form) -> np.ndarray:
-        """The values among the words for missing. float64 [m]"""
-        numbers, fits = PARSERS[self.kind](self, form)(pa.array(self.missing_words, pa.string()))
-        return np.asarray(numbers[fits])
 
     @property
     def other_code(self) -> int | None:
@@ -385,8 +380,7 @@ class Column(Declared):
         if not all(words):
             raise self.wrong("missing_words", "each must be a line of text in quotes, without space around it")
         small = {word.casefold() for word in words}
-        declared = {str(each).casefold() for each in (*self.values, *self.special, *[0] * self.zero)}
-        if len(small) < len(words) or small & declared:
+        if len(small) < len(words) or small & {value.casefold() for value in self.values}:
             raise self.wrong("missing_words", "no two may be the same, and none may be a declared value")
 
     def _check_only(self) -> None:
@@ -484,7 +478,7 @@ class Column(Declared):
             number = int(np.flatnonzero(empty)[0])
             raise self.wrong(
                 key,
-                f"bin {number} (counted from 0) holds only zero, special or missing values: "
+                f"bin {number} (counted from 0) holds only zero or special values: "
                 "take wider bins, or begin above zero",
             )
 
@@ -515,10 +509,21 @@ class Column(Declared):
 
     @cached_property
     def grid_counts(self) -> np.ndarray:
-        """How many values each bin has, without those that are `skipped`. int64 [bins]"""
+        """How many values each bin has, without zero and the special values. int64 [bins]"""
+        return self._counts(self.apart)
+
+    def _counts(self, skipped: Sequence[float]) -> np.ndarray:
         first, beyond = self.grid_ends
-        steps = self.to_steps(np.array(self.skipped))[:, None]
+        steps = self.to_steps(np.array(skipped))[:, None]
         return np.asarray(beyond - first - ((first <= steps) & (steps < beyond)).sum(0))
+
+    @cached_property
+    def drawn(self) -> tuple[np.ndarray, np.ndarray]:
+        """How many values each bin is drawn from, and the bin: another one where all are `skipped`. int64 [bins] each"""
+        counts = self._counts(self.skipped)
+        bins = np.flatnonzero(counts) if counts.any() else np.arange(len(counts))
+        bins = bins[np.searchsorted(bins, np.arange(len(counts))).clip(max=len(bins) - 1)]
+        return counts[bins], bins
 
 
 document(Column)

@@ -166,11 +166,14 @@ class _Numbers:
         self._types, self._of_type = _OF_TYPES[kind]
         self._parse = PARSERS[kind](column, self._form)
         self._absent = missing_words(column)
-        self._absent_numbers = column.absent(self._form)
+        numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
+        self._absent_numbers = numbers[fits]
         hours = np.arange(0, column.cuts[-1] * column.clock, 100)
         self.places = np.concatenate([column.cuts, column.apart, self._absent_numbers, hours, hours + 60])
-        floats = ["float"] * (self._form.decimal == ".")
-        trusted = {"number": ["number", *floats], "duration": ["duration"]}.get(kind, [] if column.format else ["time"])
+        trusted = {
+            "number": ["number", *(["float"] if self._form.decimal == "." else [])],
+            "duration": ["duration"],
+        }.get(kind, [] if column.format else ["time"])
         self.refused = tuple(_GUESSES.keys() - trusted) if guessed else ()
 
     def codes(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:

@@ -163,6 +163,10 @@ def _is_there(value: Any) -> bool:
     return not (value is None or isinstance(value, str) or (isinstance(value, float) and math.isnan(value)))
 
 
+def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
+    return [times.text(value, column.format, column.decimals) for value in values]
+
+
 def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
     written = dict(zip(column.known.tolist(), column.values, strict=True))
     return [written[value] for value in values]
@@ -172,10 +176,7 @@ _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
     "boolean": lambda values, column, _: [boolean.text(value, column.format) for value in values],
     "category": _written_values,
     **dict.fromkeys(["integer", "number"], lambda values, column, decimal: column.form(decimal).write(values)),
-    **dict.fromkeys(
-        ["date", "datetime"],
-        lambda values, column, _: [times.text(each, column.format, column.decimals) for each in values],
-    ),
+    **dict.fromkeys(["date", "datetime"], _written_times),
     "duration": lambda values, column, _: [
         durations.text(value, column.decimals, column.format, column.unit) for value in values
     ],
@@ -220,12 +221,13 @@ def _numbers(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarr
 
 def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """A number in each bin, float64 [n], besides those that are `skipped`. bins: int [n]."""
+    if column.grid is not None:
+        counts, bins = (each[bins] for each in column.drawn)
     low, high = column.cuts[bins], column.cuts[bins + 1]
     numbers = low * (high / low) ** uniform if column.log else low + uniform * (high - low)
     if column.grid is None:
         return np.asarray(np.clip(numbers, low, np.nextafter(high, -np.inf)))
     first, beyond = (ends[bins] for ends in column.grid_ends)
-    counts = column.grid_counts[bins]
     steps = column.to_steps(numbers) - first if column.log else uniform * counts
     steps = first + np.clip(np.floor(steps), 0, counts - 1).astype(np.int64)
     for value in map(column.to_steps, column.skipped):

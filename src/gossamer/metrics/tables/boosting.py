@@ -185,7 +185,8 @@ def explained(numbers: np.ndarray, tests: Examples, computed_on: str) -> Estimat
 def of_groups(statistic: Callable[[np.ndarray], float], rows: Rows, computed_on: str, **scale: float) -> Estimate:
     """A statistic of rows with its jackknife interval. statistic: from positions of rows, int64 [n]. scale: its ends."""
     without = [statistic(np.flatnonzero(rows.groups != group)) for group in np.unique(rows.groups)]
-    return jackknife(statistic(np.arange(len(rows))), without, rows.units, computed_on, **scale)
+    value = statistic(np.arange(len(rows)))
+    return jackknife(value, without, rows.units, computed_on, **scale)
 
 
 Measure: TypeAlias = Callable[[np.ndarray, Examples, str], Estimate]

@@ -32,8 +32,9 @@ SHARE = 0.95
 _FEW_WORDS, _MANY = 3, 0.75
 """Different texts at most that all other cells are, so that fewer cells may fit. And how many must, if these texts say much."""
 NOTHING = re.compile(
-    r"(?i)\W+|unknown|missing|refused|pending|no data|not (available|known|done|asked|tested)|"
-    r"unbekannt|keine angabe|nicht bekannt|k\. ?a\.|n\. ?[abd]\."
+    r"\W+|unknown|missing|refused|pending|no data|not (available|known|done|asked|tested)|"
+    r"unbekannt|keine angabe|nicht bekannt|k\. ?a\.|n\. ?[abd]\.",
+    re.IGNORECASE,
 )
 """Words that say that there is no value."""
 FEWEST = 20
