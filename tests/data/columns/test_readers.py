@@ -246,11 +246,11 @@ def columns(draw: Any) -> Column:
         fine = not form or form.endswith("%f")
         common["decimals"] = draw(st.sampled_from([None, 0, 1, 3, 6] if fine else [None]))
     common["format"] = form
-    start, hour = datetime.datetime(2001, 1, 1), datetime.timedelta(hours=1)
+    start, hour, hours = datetime.datetime(2001, 1, 1), datetime.timedelta(hours=1), width % 9999
     ends: dict[str, Any] = {
-        "integer": (low, low + width), "number": (low, low + width / 2), "duration": (low * hour, (low + 1 + width % 9999) * hour),
-        "datetime": (start + low * hour, start + (low + 1 + width % 9999) * hour),
-        "date": (start.date() + datetime.timedelta(low), start.date() + datetime.timedelta(low + 1 + width % 9999)),
+        "integer": (low, low + width), "number": (low, low + width / 2), "duration": (low * hour, (low + 1 + hours) * hour),
+        "datetime": (start + low * hour, start + (low + 1 + hours) * hour),
+        "date": (start.date() + datetime.timedelta(low), start.date() + datetime.timedelta(low + 1 + hours)),
     }  # fmt: skip
     special = {"date": "2050-12-31", "datetime": "2050-12-31T00:00", "duration": "9999 days"}.get(kind, 9_999_999)
     common["special"] = draw(st.sampled_from([(), (special,)]))
