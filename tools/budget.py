@@ -46,7 +46,7 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=37_284,
+    lines=37_290,
     characters=45.6,
     silenced={"noqa": 59, "fmt: skip": 47, "type: ignore": 26, "pragma: no cover": 0},
 )

@@ -41,7 +41,7 @@ CARD = TableCard(
             missing=True,
             at_least="born",
         ),
-        Column(name="rooms", kind="integer", bounds=(1, 4), missing=True, outside="clip"),
+        Column(name="rooms", kind="integer", bounds=(1, 4), missing=True, missing_words=("3",), outside="clip"),
         Column(name="pay", kind="number", bounds=(-9000, 9000), format="€ 1.234,50", missing=True),
         Column(name="paid", kind="integer", bounds=(0, 9000), format="1'234"),
         Column(name="asleep", kind="boolean"),

@@ -11,8 +11,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -36,7 +37,6 @@ from gossamer.data.columns.boolean import VALUES as BOOLEANS
 from gossamer.data.columns.numbers import Form
 from gossamer.data.units import number_of
 from gossamer.errors import CardError
-from gossamer.lazy import pa
 
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "duration"]
 Outside = Literal["refuse", "clip", "other"]
@@ -306,10 +306,10 @@ class Column(Declared):
     def skipped(self) -> list[float]:
         """Values that no bin gives: zero, the special ones, and those on the grid that are read as missing."""
         found = {*self.apart}
-        for form in map(self.form, ".," * bool(self.missing_words and self.grid and not self.after)):
-            numbers, fits = PARSERS[self.kind](self, form)(pa.array(self.missing_words, pa.string()))
-            fits &= numbers == self.from_steps(np.rint(self.to_steps(numbers)))
-            found |= {*numbers[fits].tolist()}
+        for word in self.missing_words if self.grid and not self.after else ():
+            with suppress(ValueError, TypeError, OverflowError):
+                value = self.position(word.replace(",", "."))
+                found |= {value} if value == self.from_steps(round(self.to_steps(value))) else set()
         return sorted(found)
 
     @property
@@ -559,15 +559,6 @@ WRITTEN = {
     "duration": 'durations as "2 days 03:00:00"',
 }
 """What the bounds of each kind are, besides numbers."""
-PARSERS: dict[str, Callable[[Column, Form], Any]] = {
-    **dict.fromkeys(_OF_NUMBERS, lambda _, form: form.read),
-    "date": lambda column, _: partial(times.read_dates, form=column.format, zone=column.zone),
-    "datetime": lambda column, _: partial(
-        times.read_datetimes, form=column.format, zone=column.zone, decimals=column.decimals or 0
-    ),
-    "duration": lambda column, _: partial(durations.read_durations, form=column.format, decimals=column.decimals or 0),
-}
-"""From texts to positions and which texts have one, of each kind."""
 _FORMATS = {
     "date": 'it must be text with day, month and year, such as "%d.%m.%Y"',
     "datetime": 'it must be text with day, month, year and hours, such as "%d.%m.%Y %H:%M"',

@@ -59,8 +59,7 @@ class Form:
 
         texts: strings [n].
         """
-        signed = pc.replace_substring_regex(texts, r"^\s*([^\d()]*)\(([^()]*\d[^()]*)\)\s*$", r"-\1\2")
-        return parsed(signed, lambda clean: _cast(clean, self), word_number)
+        return parsed(_with_minus(texts), lambda clean: _cast(clean, self), word_number)
 
     def write(self, numbers: Iterable[float]) -> list[str]:
         """Numbers as text."""
@@ -76,9 +75,14 @@ class Form:
         return f"{minus}{self.before}{text.translate(signs)}{self.after}"
 
 
+def _with_minus(texts: "pa.Array") -> "pa.Array":
+    """Texts with a minus in place of parentheses."""
+    return pc.replace_substring_regex(texts, r"^\s*([^\d()]*)\(([^()]*\d[^()]*)\)\s*$", r"-\1\2")
+
+
 def _cast(texts: "pa.Array", form: Form) -> "pa.Array":
     """Texts as numbers, null where they are none of this form."""
-    before, after = (f"(?:{re.escape(text.strip())})?" for text in (form.before, form.after))
+    before, after = (_optional(text.strip()) for text in (form.before, form.after))
     space, point = f"[{_ALIKE[1]}]*", re.escape(form.decimal)
     thousands = next((f"[{alike}]" for alike in _ALIKE if form.thousands in alike), re.escape(form.thousands))
     groups = f"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+(?:{point}[0-9]*)?|" if form.thousands else ""
@@ -91,3 +95,7 @@ def _cast(texts: "pa.Array", form: Form) -> "pa.Array":
     if form.thousands:
         found = pc.replace_substring_regex(found, thousands, "")
     return pc.cast(found if form.decimal == "." else pc.replace_substring(found, form.decimal, "."), pa.float64())
+
+
+def _optional(text: str) -> str:
+    return f"(?:{re.escape(text)})?" if text else ""

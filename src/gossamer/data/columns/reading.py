@@ -3,12 +3,14 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import PARSERS, Column
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text_of, texts_of, widened
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
@@ -164,7 +166,7 @@ class _Numbers:
         self._guessed = guessed
         self._column, self._form = column, form if column.format else replace(form, thousands="." * (decimal == ","))
         self._types, self._of_type = _OF_TYPES[kind]
-        self._parse = PARSERS[kind](column, self._form)
+        self._parse = _PARSERS[kind](column, self._form)
         self._absent = missing_words(column)
         numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
         self._absent_numbers = numbers[fits]
@@ -263,6 +265,15 @@ def _floats(cells: "pa.Array", _: Column) -> np.ndarray:
     return np.array(cells.cast(pa.float64(), safe=False))
 
 
+Parse: TypeAlias = "Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]"
+_PARSERS: dict[str, Callable[[Column, Form], Parse]] = {
+    "number": lambda _, form: form.read,
+    "date": lambda column, _: partial(times.read_dates, form=column.format, zone=column.zone),
+    "datetime": lambda column, _: partial(
+        times.read_datetimes, form=column.format, zone=column.zone, decimals=column.decimals or 0
+    ),
+    "duration": lambda column, _: partial(durations.read_durations, form=column.format, decimals=column.decimals or 0),
+}
 _TIMES = ("is_timestamp", "is_date")
 _OF_TYPES: dict[str, tuple[tuple[str, ...], Callable[["pa.Array", Column], np.ndarray]]] = {
     "number": (("is_integer", "is_floating", "is_boolean", "is_decimal"), _floats),
